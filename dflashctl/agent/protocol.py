@@ -1,0 +1,535 @@
+"""The one vocabulary of both sides: what is asked of the agent, and what it answers.
+
+Over one agent process, lines of JSON (see ``wire``) travel in both directions::
+
+    loader  -> "dflashctl-agent 1 ready" or "... send" (then the bundle follows on its stdin)
+    client  -> Look | Stage | Chunk* | Commit | Logs
+    agent   -> Event*, then one reply:  Observed | Staging | Outcome | LogEnd | Failure
+
+Times are seconds since the epoch, durations seconds, sizes bytes unless a name says
+otherwise. An unknown value is None. Modes are permission bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+VERSION = 1
+GREETING = "dflashctl-agent"
+HEARTBEAT_S = 5.0
+RUN_MARKER = "DFLASHCTL_RUN_ID"
+
+State = Literal[
+    "NONE",
+    "STARTING",
+    "RUNNING",
+    "ADOPTED",
+    "STOPPED",
+    "FINISHED",
+    "FAILED",
+    "ORPHANED",
+    "INTERRUPTED",
+]
+LIVE_STATES: tuple[State, ...] = ("STARTING", "RUNNING", "ADOPTED", "ORPHANED")
+GpuStatus = Literal["ok", "unresponsive", "unreadable", "absent"]
+# What the playbook may call an exit code of the trainer's own; 0 is always "finished".
+Ending = Literal["finished", "interrupted", "refused", "failed"]
+# The rung of the stop ladder that ended the run.
+Rung = Literal["signal", "TERM", "KILL", "gone"]
+
+
+# --- what is asked -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileWanted:
+    """A file that the playbook wants on the target. ``dest`` is absolute."""
+
+    dest: str
+    sha256: str
+    size: int
+    mode: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """Preflight: can this interpreter import these modules? Costs an interpreter start."""
+
+    python: str
+    imports: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """One look at a target for one job. Takes no lock and changes nothing.
+
+    Attributes:
+        job: the playbook's name.
+        session: its tmux session.
+        tmux_socket: a socket name, or a path when it holds a slash; None: the default.
+        checkpoints: the playbook's checkpoint path.
+        files: what the playbook wants in place, to compare with what is there.
+        cwd: the run's working directory, to be checked.
+        user: the user the run is to run as, to be checked.
+        exit_codes: what the trainer's own exit codes mean.
+        probe: an interpreter to try; None: none.
+        gpus: whether to ask nvidia-smi (its answer may take seconds).
+        term: the operator's terminal type, to be looked up in the target's terminfo.
+    """
+
+    job: str
+    session: str
+    tmux_socket: str | None = None
+    checkpoints: str | None = None
+    files: tuple[FileWanted, ...] = ()
+    cwd: str | None = None
+    user: str | None = None
+    exit_codes: dict[str, Ending] | None = None
+    probe: Probe | None = None
+    gpus: bool = True
+    term: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """Make a staging folder for a transaction.
+
+    ``over`` says how the archive will come: "file" is by SCP or a copy, into the folder
+    that the reply names; "channel" as `Chunk` lines on this very channel.
+    """
+
+    transaction: str
+    bytes_needed: int
+    over: Literal["file", "channel"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """A piece of the archive in base64; an empty one ends it."""
+
+    data: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Who:
+    """Who does it: the operator's user and machine, and the tool's version."""
+
+    user: str
+    host: str
+    version: str
+
+
+# The actions: a closed union. A plan is a list of these, each with a reason beside it.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receive:
+    """Check the staged archive against these hashes and keep its files as blobs."""
+
+    files: tuple[FileWanted, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRun:
+    """Stop what runs under the session: our run, or a hand-started (adopted) one.
+
+    ``signal`` goes to the foreground group; after ``grace_s`` TERM and then KILL go to
+    the whole tree. Done when every process of it is gone.
+    """
+
+    session: str
+    run_id: str | None
+    signal: str
+    grace_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClearCheckpoints:
+    """Move all that the folder holds aside. ``real_path`` is the path as it resolved."""
+
+    path: str
+    real_path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceFiles:
+    """Put blobs in place, each by an atomic rename within its own directory."""
+
+    files: tuple[FileWanted, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartRun:
+    """Start the trainer under a supervisor in a new tmux session, and record the run.
+
+    Attributes:
+        run_id: chosen by the control side; the identity of the run.
+        session: the tmux session to create.
+        command: the trainer's words; they never meet a shell.
+        cwd: None: the user's home.
+        user: whom to run as; None: the user the agent runs as.
+        env_base: "login": start from the user's login environment; or "minimal".
+        env: declared variables, verified afterwards in the live process.
+        secrets: further variables; only their names are ever recorded.
+        release: the files that the run is started with.
+        signal, grace_s: how to stop the run, for the supervisor's own use.
+        exit_codes: the meaning of the trainer's own exit codes.
+    """
+
+    run_id: str
+    session: str
+    command: tuple[str, ...]
+    cwd: str | None
+    user: str | None
+    env_base: Literal["login", "minimal"]
+    env: dict[str, str]
+    secrets: dict[str, str]
+    release: tuple[FileWanted, ...]
+    signal: str
+    grace_s: float
+    exit_codes: dict[str, Ending]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyRun:
+    """Prove that the run lives: for ``alive_for_s`` seconds, with its environment."""
+
+    run_id: str
+    alive_for_s: float
+
+
+Action = Receive | StopRun | ClearCheckpoints | PlaceFiles | StartRun | VerifyRun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """Perform a plan under the lock, if the target still looks as it did.
+
+    ``look`` and ``fingerprint`` are those of the observation that the plan was made
+    from. From here on the agent needs no network: it goes on to the end.
+    """
+
+    transaction: str
+    look: Look
+    fingerprint: dict[str, str]
+    actions: tuple[Action, ...]
+    who: Who
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logs:
+    """The last ``lines`` lines of a run's output, and on with it if ``follow``."""
+
+    job: str
+    run_id: str | None
+    lines: int
+    follow: bool
+
+
+Request = Look | Stage | Chunk | Commit | Logs
+
+
+# --- what is seen --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSeen:
+    """The newest run of the job, as its records and the process table tell.
+
+    Attributes:
+        state: one of `State`, of this run alone.
+        pid: the trainer's, None before it was started.
+        exit_name: what its exit code means (`Ending`), None while it runs.
+        signal: the name of the signal that ended it.
+        oom: whether the kernel's memory killer ended it; None when it cannot be told.
+        stopped_by: who asked for the stop ("user@host", "session closed"), if any.
+        rung: the rung of the stop ladder that ended it.
+        rebooted: the machine or container started anew since the run did.
+        processes: how many processes of it are alive.
+        session: the tmux session it was started in.
+        command: the trainer's words.
+        release: the first 12 digits of the hash over the release.
+        started_by: who started it.
+    """
+
+    id: str
+    state: State
+    pid: int | None
+    started_at: float
+    ended_at: float | None
+    exit_code: int | None
+    exit_name: Ending | None
+    signal: str | None
+    oom: bool | None
+    stopped_by: str | None
+    rung: Rung | None
+    rebooted: bool
+    processes: int
+    session: str
+    command: tuple[str, ...]
+    release: str
+    started_by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSeen:
+    """The tmux session by that exact name. ``adopted``: not started by us."""
+
+    name: str
+    pane_pid: int
+    created_at: float | None
+    attached: int
+    adopted: bool
+    command: str
+    processes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One GPU, in nvidia-smi's figures; None where it gives none."""
+
+    index: int
+    name: str
+    utilization_pct: int | None
+    memory_used_mib: int | None
+    memory_total_mib: int | None
+    temperature_c: int | None
+    power_w: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """A process that holds a GPU for computing. ``ours``: it belongs to the run."""
+
+    pid: int
+    name: str
+    user: str
+    devices: tuple[str, ...]
+    ours: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpusSeen:
+    """The GPUs as nvidia-smi, the device files and ``/proc/*/fd`` show them.
+
+    ``devices``: how many ``/dev/nvidia<N>`` there are; ``uvm``: whether
+    ``/dev/nvidia-uvm`` is there; ``error``: nvidia-smi's first line when unreadable.
+    """
+
+    status: GpuStatus
+    gpus: tuple[Gpu, ...]
+    devices: int
+    uvm: bool
+    holders: tuple[Holder, ...]
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSeen:
+    """A wanted file's place: what is there now.
+
+    ``real_dest``: where the path leads. ``stored``: a blob with the wanted hash is kept
+    on the target already. ``problem``: why it cannot be put there, if so (``directory``,
+    ``unwritable``, ``no_parent``).
+    """
+
+    dest: str
+    real_dest: str
+    sha256: str | None
+    mode: int | None
+    stored: bool
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointsSeen:
+    """The checkpoint folder.
+
+    Attributes:
+        real_path: the path with its links resolved.
+        exists: whether a directory is there.
+        problem: why it may not be cleared, if so (`home`, `root`, `short`,
+            `holds_state`, `holds_files`, `not_a_directory`, `unwritable`).
+        mount_point: entries are moved within it instead of the folder being renamed.
+        count: entries, the trash aside.
+        latest: the name of the newest entry; ``latest_step`` the last number in it.
+        latest_at: its modification time.
+        size: bytes in all, links not followed; None when counting took too long.
+    """
+
+    path: str
+    real_path: str
+    exists: bool
+    problem: str | None
+    mount_point: bool
+    count: int
+    latest: str | None
+    latest_step: int | None
+    latest_at: float | None
+    size: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskSeen:
+    """Room on the filesystem that a path is (or would be) on."""
+
+    path: str
+    free: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeSeen:
+    """What came of a `Probe`: ``problem`` is None when all is well."""
+
+    python: str
+    version: str | None
+    missing: tuple[str, ...]
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutTransaction:
+    """A transaction whose journal has no end and whose agent is gone."""
+
+    id: str
+    step: str
+    at: float
+    who: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockSeen:
+    """Who holds the target's lock."""
+
+    who: str
+    since: float
+    transaction: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """One look: everything a plan or a status needs.
+
+    Attributes:
+        fingerprint: digests by subject (run, session, files, checkpoints). A commit is
+            refused when one of them has changed.
+        state: the job's state.
+        terminal: the first terminal type that the target knows, of the operator's and
+            a few common ones.
+        problems: codes of what is wrong with the run's surroundings (``no_cwd``,
+            ``no_user``).
+    """
+
+    fingerprint: dict[str, str]
+    now: float
+    hostname: str
+    user: str
+    boot_id: str
+    state_dir: str
+    python: str
+    tmux: str | None
+    scp: bool
+    state: State
+    run: RunSeen | None
+    session: SessionSeen | None
+    gpus: GpusSeen | None
+    files: tuple[FileSeen, ...]
+    checkpoints: CheckpointsSeen | None
+    disks: tuple[DiskSeen, ...]
+    probe: ProbeSeen | None
+    cut: CutTransaction | None
+    lock: LockSeen | None
+    terminal: str | None
+    problems: tuple[str, ...]
+
+
+# --- what is answered ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alive:
+    """A heartbeat, at least every `HEARTBEAT_S`, so that a dead link is noticed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepBegun:
+    """Action number ``index`` of the commit begins."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepNote:
+    """Something worth telling while a step is at work."""
+
+    index: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepDone:
+    """The action is done; ``result`` in one phrase, ``facts`` for programs."""
+
+    index: int
+    seconds: float
+    result: str
+    facts: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogText:
+    """A piece of a run's output, decoded as UTF-8 with replacement."""
+
+    text: str
+
+
+Event = Alive | StepBegun | StepNote | StepDone | LogText
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staging:
+    """Where the archive goes: ``<folder>/files.tar``."""
+
+    folder: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """What went wrong, as a code with its data. Codes, and what ``detail`` holds:
+
+    ``lock_held`` (who, since) · ``stale`` (changed) · ``no_tmux`` · ``disk_full`` (path,
+    free, needed) · ``bad_upload`` (sha256, reason) · ``unwritable`` (path, reason) ·
+    ``still_alive`` (pids) · ``gpu_held`` (holders, memory) · ``cannot_rename`` (path,
+    reason) · ``guarded`` (path, problem) · ``start_failed`` (reason) · ``died_early``
+    (exit_code, signal, after_s, log) · ``env_mismatch`` (names) · ``no_run`` (run_id) ·
+    ``no_user`` (user) · ``system`` (call, path, errno, reason) · ``internal`` (traceback).
+    """
+
+    code: str
+    detail: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The end of a commit: all steps done, or stopped at ``failed_at`` with a reason.
+
+    ``observed``: a fresh look, so that the report says what state things are in.
+    """
+
+    run_id: str | None
+    failed_at: int | None
+    failure: Failure | None
+    observed: Observed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEnd:
+    """No more output will come: the run is over, or following was not asked for."""
+
+    run_id: str
+    state: State
+
+
+Reply = Observed | Staging | Outcome | LogEnd | Failure

@@ -1,0 +1,1 @@
+"""Pure decisions: (desired, observed) -> Plan. Nothing here can reach a machine."""

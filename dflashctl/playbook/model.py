@@ -1,0 +1,89 @@
+"""A playbook as values: the desired job. What is not set is None or empty."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dflashctl.agent.protocol import Ending
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushedFile:
+    """One ordinary file to push, after directories and globs were expanded.
+
+    ``mode``: permission bits on the target (the playbook's, else the source's own).
+    """
+
+    source: Path
+    dest: str
+    mode: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSpec:
+    """How the trainer is started. ``env`` is declared in the open, ``secrets`` are not.
+
+    ``secrets`` are read from ``env_file`` and the operator's environment (``env_from``)
+    when the playbook is loaded for a verb that starts a run; never shown or recorded.
+    """
+
+    command: tuple[str, ...]
+    resume: tuple[str, ...] | None
+    cwd: str | None
+    user: str | None
+    env_base: Literal["login", "minimal"]
+    env: dict[str, str]
+    env_file: Path | None
+    env_from: tuple[str, ...]
+    exit_codes: dict[str, Ending]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopSpec:
+    """``signal`` without its SIG; ``grace_s`` before TERM goes to the whole tree."""
+
+    signal: str = "INT"
+    grace_s: float = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadySpec:
+    """A new run counts as started once it lived for ``alive_for_s``."""
+
+    alive_for_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreflightSpec:
+    """What must hold before anything is stopped. ``free_space`` in bytes."""
+
+    gpus: int | None = None
+    free_space: int | None = None
+    python: str | None = None
+    imports: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointSpec:
+    """Where the trainer keeps its checkpoints, on the target."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Playbook:
+    """The whole. ``path`` is the file it was read from."""
+
+    path: Path
+    name: str
+    session: str
+    files: tuple[PushedFile, ...]
+    run: RunSpec | None
+    stop: StopSpec
+    ready: ReadySpec
+    preflight: PreflightSpec
+    checkpoints: CheckpointSpec | None
