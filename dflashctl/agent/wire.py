@@ -84,7 +84,7 @@ def _union(kinds: tuple[Any, ...], data: Any) -> Any:
     real = [kind for kind in kinds if kind is not type(None)]
     if isinstance(data, dict) and any(is_dataclass(kind) for kind in real):
         for kind in real:
-            if is_dataclass(kind) and kind.__name__ == data.get(TAG):
+            if is_dataclass(kind) and getattr(kind, "__name__", "") == data.get(TAG):
                 return _dataclass(kind, data)
         raise WireError(f"unknown message {data.get(TAG)!r:.80}")
     for kind in real:

@@ -1,0 +1,210 @@
+"""The transaction: lock, journal, steps, outcome. Once begun it goes on to its end."""
+
+from __future__ import annotations
+
+import signal
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dflashctl.agent import checkpoints, files, gpu, launch, process, runs
+from dflashctl.agent.failures import AgentError, from_os_error
+from dflashctl.agent.journal import Journal, locked, name_of
+from dflashctl.agent.observe import observe, scene
+from dflashctl.agent.process import Process
+from dflashctl.agent.protocol import (
+    Action,
+    ClearCheckpoints,
+    Commit,
+    Event,
+    Failure,
+    Outcome,
+    PlaceFiles,
+    Receive,
+    StartRun,
+    StepBegun,
+    StepDone,
+    StepNote,
+    StopRun,
+    VerifyRun,
+)
+from dflashctl.agent.records import StateFolder, read_json, write_json
+from dflashctl.agent.session import Tmux
+
+SUPERVISOR_S = 15.0
+GPU_RELEASE_S = 20.0
+
+
+def perform(commit: Commit, state: StateFolder, emit: Callable[[Event], None]) -> Outcome:
+    """Take the lock, make sure that nothing has changed, do every step, report.
+
+    A step that fails ends the transaction: what was done stays, is journalled, and the
+    outcome says what state things are in.
+
+    Raises:
+        AgentError: ``lock_held``, ``stale`` or ``bad_upload``: nothing was touched then.
+    """
+    try:
+        with locked(state, commit.transaction, commit.who):
+            _check_unchanged(commit, state)
+            return _Transaction(commit=commit, state=state, emit=emit).run()
+    finally:
+        files.drop_staging(state, commit.transaction)
+
+
+def _check_unchanged(commit: Commit, state: StateFolder) -> None:
+    now = observe(replace(commit.look, gpus=False, probe=None), state).fingerprint
+    then = commit.fingerprint
+    changed = sorted(name for name in now if now[name] != then.get(name))
+    if changed:
+        raise AgentError("stale", changed=changed)
+
+
+# What a step reports: one phrase for people, facts for programs.
+Result = tuple[str, dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Transaction:
+    commit: Commit
+    state: StateFolder
+    emit: Callable[[Event], None]
+
+    def run(self) -> Outcome:
+        commit, journal = self.commit, Journal(self.state, self.commit.transaction)
+        names = [type(action).__name__ for action in commit.actions]
+        journal.write("begin", job=commit.look.job, who=name_of(commit.who), actions=names)
+        failure, failed_at = None, None
+        for index, action in enumerate(commit.actions):
+            journal.write("step", index=index, action=names[index])
+            self.emit(StepBegun(index=index))
+            begun = time.monotonic()
+            failure, result = self._attempt(index, action)
+            if failure is not None:
+                failed_at = index
+                journal.write("failed", index=index, code=failure.code)
+                break
+            took = round(time.monotonic() - begun, 3)
+            journal.write("done", index=index, result=result[0], facts=result[1])
+            self.emit(StepDone(index=index, seconds=took, result=result[0], facts=result[1]))
+        journal.write("end", ok=failure is None)
+        starts = [a for a in commit.actions[:failed_at] if isinstance(a, StartRun)]
+        return Outcome(
+            run_id=starts[0].run_id if starts else None,
+            failed_at=failed_at,
+            failure=failure,
+            observed=observe(replace(commit.look, gpus=False, probe=None), self.state),
+        )
+
+    def _attempt(self, index: int, action: Action) -> tuple[Failure | None, Result]:
+        """Do one action; whatever goes wrong becomes a `Failure`, so that the journal ends."""
+        try:
+            return None, self._do(index, action)
+        except AgentError as error:
+            return error.failure, ("", {})
+        except OSError as error:
+            return from_os_error(error, self.state.path).failure, ("", {})
+        except Exception:
+            return Failure(code="internal", detail={"traceback": traceback.format_exc()}), ("", {})
+
+    def _do(self, index: int, action: Action) -> Result:
+        match action:
+            case Receive():
+                received = files.receive(self.state, self.commit.transaction, action.files)
+                return f"{len(action.files)} verified", {"bytes": received}
+            case StopRun():
+                return self._stop(action, lambda text: self.emit(StepNote(index=index, text=text)))
+            case ClearCheckpoints():
+                count, aside = checkpoints.clear(
+                    action.path, action.real_path, self.commit.transaction
+                )
+                moved = {"moved_to": str(aside), "count": count, "path": action.real_path}
+                return f"{count} moved to {aside}", moved
+            case PlaceFiles():
+                files.place(self.state, action.files)
+                return f"{len(action.files)} in place", {}
+            case StartRun():
+                return self._start(action)
+            case VerifyRun():
+                return self._verify(action)
+
+    def _stop(self, action: StopRun, note: Callable[[str], None]) -> Result:
+        """End our run and whatever sits in its session, and prove that it is gone."""
+        look, tmux = self.commit.look, Tmux(self.commit.look.tmux_socket)
+        view = scene(look, self.state, tmux)
+        folder = self.state.current(look.job)
+        request = {"by": name_of(self.commit.who), "at": time.time(), "signal": action.signal}
+        ours = view.run is not None and view.run.id == action.run_id and folder is not None
+        if ours and folder and not folder.exit.exists():
+            write_json(folder.stop, request)
+        roots = [pane.pid for pane in view.panes]
+        supervisor = view.who.supervisor if view.who else None
+        spared = frozenset({supervisor} if supervisor else ())
+
+        def find(rows: process.Table) -> set[Process]:
+            found = process.tree(rows, [p for p in roots if p in rows])
+            if folder is not None and ours:
+                found |= runs.alive(folder, rows).members
+            return found - spared
+
+        rung, alive = process.end(
+            find, process.foreground, _signal(action.signal), action.grace_s, note, spared
+        )
+        if alive:
+            raise AgentError("still_alive", pids=sorted(p.pid for p in alive))
+        self._await_supervisor(supervisor)
+        tmux.close(action.session)
+        for server in {pane.server for pane in view.panes}:
+            tmux.settle(server)
+        if ours and folder:
+            asked = read_json(folder.stop)
+            if asked is not None:
+                write_json(folder.stop, {**asked, "rung": rung})
+        self._await_gpus()
+        how = {"gone": "was over", "signal": f"by {action.signal}"}.get(rung, f"by {rung}")
+        return f"gone, {how}", {"rung": rung}
+
+    def _await_supervisor(self, supervisor: Process | None) -> None:
+        """It writes the record of the end and goes; if it does not, it is ended."""
+        if supervisor is None:
+            return
+        deadline = time.monotonic() + SUPERVISOR_S
+        while process.is_alive(supervisor) and time.monotonic() < deadline:
+            time.sleep(process.POLL_S)
+        process.end(
+            lambda _: {supervisor}, lambda _, alive: alive, _signal("KILL"), 1.0, lambda _: None
+        )
+
+    def _await_gpus(self) -> None:
+        """A GPU is not free at the very moment its last process goes."""
+        deadline = time.monotonic() + GPU_RELEASE_S
+        while held := gpu.holders(()):
+            if time.monotonic() > deadline:
+                holders = [
+                    {"pid": h.pid, "name": h.name, "user": h.user, "devices": h.devices}
+                    for h in held
+                ]
+                raise AgentError("gpu_held", holders=holders)
+            time.sleep(0.2)
+
+    def _start(self, action: StartRun) -> Result:
+        look = self.commit.look
+        tmux = Tmux(look.tmux_socket)
+        folder = launch.start(action, look.job, self.state, tmux, name_of(self.commit.who))
+        record = read_json(folder.process) or {}
+        pid = record["trainer"][0] if record.get("trainer") else None
+        facts = {"run_id": action.run_id, "pid": pid, "session": action.session}
+        return f"{action.run_id}, pid {pid}", facts
+
+    def _verify(self, action: VerifyRun) -> Result:
+        starts = [a for a in self.commit.actions if isinstance(a, StartRun)]
+        wanted = next(a for a in starts if a.run_id == action.run_id)
+        folder = self.state.run(self.commit.look.job, action.run_id)
+        pid = launch.verify(action, wanted, folder)
+        return f"alive after {action.alive_for_s:g} s, environment as declared", {"pid": pid}
+
+
+def _signal(name: str) -> int:
+    return int(getattr(signal, f"SIG{name}"))

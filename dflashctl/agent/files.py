@@ -1,0 +1,188 @@
+"""Pushed files: what is there, what came, and putting it in place by atomic renames."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import shutil
+import stat
+import tarfile
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from dflashctl.agent.failures import AgentError, existing_parent, free_space, from_os_error
+from dflashctl.agent.protocol import FileSeen, FileWanted
+from dflashctl.agent.records import StateFolder, sync_folder
+
+PIECE = 1 << 20
+ARCHIVE = "files.tar"
+# Beyond the files themselves, so that records and logs can still be written.
+RESERVE = 16 << 20
+
+
+def sha256_of(path: Path) -> str:
+    """The hash of a file's content."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(PIECE):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def see(wanted: FileWanted, state: StateFolder) -> FileSeen:
+    """What is in the place of a wanted file, and whether it could be put there."""
+    place = Path(os.path.realpath(wanted.dest))
+    sha256, mode, problem = None, None, None
+    try:
+        about = place.stat()
+    except FileNotFoundError:
+        parent = existing_parent(place)
+        if not parent.is_dir():
+            problem = "no_parent"
+        elif not os.access(parent, os.W_OK | os.X_OK):
+            problem = "unwritable"
+    except OSError:
+        problem = "unwritable"
+    else:
+        if not stat.S_ISREG(about.st_mode):
+            problem = "directory" if stat.S_ISDIR(about.st_mode) else "not_a_file"
+        elif not os.access(place.parent, os.W_OK | os.X_OK):
+            problem = "unwritable"
+        else:
+            mode = stat.S_IMODE(about.st_mode)
+            with suppress(OSError):
+                sha256 = sha256_of(place)
+    return FileSeen(
+        dest=wanted.dest,
+        real_dest=str(place),
+        sha256=sha256,
+        mode=mode,
+        stored=state.blob(wanted.sha256).exists(),
+        problem=problem,
+    )
+
+
+def make_staging(state: StateFolder, transaction: str, bytes_needed: int) -> Path:
+    """An empty folder for a transaction's files.
+
+    Raises:
+        AgentError: ``disk_full`` when they would not fit (twice: archive and blobs).
+    """
+    state.create()
+    free, needed = free_space(state.path), 2 * bytes_needed + RESERVE
+    if free < needed:
+        raise AgentError("disk_full", path=str(state.path), free=free, needed=needed)
+    folder = state.staging(transaction)
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+def write_pieces(folder: Path, pieces: Iterator[str]) -> None:
+    """The archive as it comes in base64 over the agent's own channel."""
+    with (folder / ARCHIVE).open("xb") as file:
+        for piece in pieces:
+            file.write(base64.b64decode(piece, validate=True))
+
+
+def receive(state: StateFolder, transaction: str, wanted: Iterable[FileWanted]) -> int:
+    """Turn a staged archive into blobs, each checked against the hash it was promised.
+
+    Returns how many bytes came. Raises:
+        AgentError: ``bad_upload`` when something is missing, cut or altered.
+    """
+    expected = {file.sha256: file for file in wanted}
+    archive = state.staging(transaction) / ARCHIVE
+    received = 0
+    try:
+        with tarfile.open(archive, "r:") as tar:
+            for member in tar:
+                promised = expected.get(member.name)
+                if promised is None or not member.isreg() or member.size != promised.size:
+                    raise AgentError("bad_upload", sha256=member.name, reason="not as announced")
+                content = tar.extractfile(member)
+                if content is not None:
+                    _keep(state, member.name, content)
+                    received += member.size
+    except FileNotFoundError:
+        pass  # told below, with the names
+    except (tarfile.TarError, EOFError) as error:
+        raise AgentError("bad_upload", sha256="", reason=f"cut short: {error}") from error
+    for sha256 in expected:
+        if not state.blob(sha256).exists():
+            raise AgentError("bad_upload", sha256=sha256, reason="did not arrive")
+    return received
+
+
+def _keep(state: StateFolder, sha256: str, content: IO[bytes]) -> None:
+    """Store content under its hash; what has another hash leaves no trace."""
+    temporary = state.blobs / f".{sha256}.{os.getpid()}"
+    digest = hashlib.sha256()
+    try:
+        with temporary.open("wb") as file:
+            os.fchmod(file.fileno(), 0o600)
+            while piece := content.read(PIECE):
+                digest.update(piece)
+                file.write(piece)
+            file.flush()
+            os.fsync(file.fileno())
+        if digest.hexdigest() != sha256:
+            raise AgentError("bad_upload", sha256=sha256, reason="content was altered")
+        temporary.replace(state.blob(sha256))
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def keep_as_blob(state: StateFolder, file: FileWanted) -> None:
+    """Make sure that a release's file is kept, from its place on this machine if need be."""
+    if not state.blob(file.sha256).exists():
+        with Path(file.dest).open("rb") as content:
+            _keep(state, file.sha256, content)
+
+
+def place(state: StateFolder, files: Iterable[FileWanted]) -> None:
+    """Put blobs in place: all are written beside their places first, then renamed.
+
+    Raises:
+        AgentError: ``disk_full`` or ``unwritable``; no place has changed then.
+    """
+    ready: list[tuple[Path, Path]] = []
+    try:
+        for wanted in files:
+            target = Path(os.path.realpath(wanted.dest))
+            try:
+                ready.append((_write_beside(state.blob(wanted.sha256), target, wanted), target))
+            except OSError as error:
+                raise from_os_error(error, target.parent) from error
+        for temporary, target in ready:
+            temporary.replace(target)
+        for folder in {target.parent for _, target in ready}:
+            sync_folder(folder)
+    finally:
+        for temporary, _ in ready:
+            temporary.unlink(missing_ok=True)
+
+
+def _write_beside(blob: Path, target: Path, wanted: FileWanted) -> Path:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name[:200]}.dflashctl-{os.getpid()}")
+    try:
+        with blob.open("rb") as source, temporary.open("wb") as file:
+            shutil.copyfileobj(source, file, PIECE)
+            os.fchmod(file.fileno(), wanted.mode)
+            with suppress(OSError):
+                owner = target.stat()
+                os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return temporary
+
+
+def drop_staging(state: StateFolder, transaction: str) -> None:
+    """Remove a transaction's staging folder, if there is one."""
+    shutil.rmtree(state.staging(transaction), ignore_errors=True)

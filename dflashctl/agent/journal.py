@@ -1,0 +1,124 @@
+"""The lock and the journal: one transaction at a time, and what a cut one was at."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from dflashctl.agent.failures import AgentError
+from dflashctl.agent.protocol import CutTransaction, LockSeen, Who
+from dflashctl.agent.records import StateFolder, read_json, write_json
+
+
+def name_of(who: Who) -> str:
+    """The operator as a person writes it."""
+    return f"{who.user}@{who.host}"
+
+
+@contextmanager
+def locked(state: StateFolder, transaction: str, who: Who) -> Iterator[None]:
+    """Hold the target's lock. The kernel lets go of it whenever this process ends.
+
+    Raises:
+        AgentError: ``lock_held`` with the holder and since when.
+    """
+    state.create()
+    handle = os.open(state.lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = read_json(state.lock_holder) or {}
+            raise AgentError(
+                "lock_held",
+                who=str(holder.get("who", "somebody")),
+                since=float(holder.get("since", time.time())),
+            ) from None
+        record = {"who": name_of(who), "since": time.time(), "transaction": transaction}
+        write_json(state.lock_holder, record)
+        try:
+            yield
+        finally:
+            state.lock_holder.unlink(missing_ok=True)
+    finally:
+        os.close(handle)
+
+
+def holder(state: StateFolder) -> LockSeen | None:
+    """Who holds the lock now, without taking it from anybody."""
+    try:
+        handle = os.open(state.lock, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        # A shared lock fails exactly while an exclusive one is held, and two lookers at
+        # once do not disturb each other.
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        record = read_json(state.lock_holder) or {}
+        return LockSeen(
+            who=str(record.get("who", "somebody")),
+            since=float(record.get("since", time.time())),
+            transaction=str(record.get("transaction", "")),
+        )
+    finally:
+        os.close(handle)
+    return None
+
+
+class Journal:
+    """A transaction's own record, one line a fact, on disk before the next fact begins."""
+
+    def __init__(self, state: StateFolder, transaction: str) -> None:
+        self._path = state.journal / f"{transaction}.jsonl"
+
+    def write(self, fact: str, **data: Any) -> None:
+        """Append one fact and make it last."""
+        line = json.dumps({"at": time.time(), "fact": fact, **data}) + "\n"
+        handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            os.write(handle, line.encode())
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def cut(state: StateFolder, job: str) -> CutTransaction | None:
+    """The job's newest transaction, if it has no end and nobody is at work on it."""
+    if holder(state) is not None:
+        return None
+    for path in sorted(state.journal.glob("*.jsonl"), key=_modified, reverse=True):
+        facts = _facts(path)
+        if not facts or facts[0].get("job") != job:
+            continue
+        if facts[-1].get("fact") == "end":
+            return None
+        steps = [fact for fact in facts if fact.get("fact") == "step"]
+        return CutTransaction(
+            id=path.stem,
+            step=str(steps[-1]["action"]) if steps else "begin",
+            at=float(facts[-1]["at"]),
+            who=str(facts[0].get("who", "somebody")),
+        )
+    return None
+
+
+def _modified(path: Path) -> float:
+    with suppress(OSError):
+        return path.stat().st_mtime
+    return 0.0
+
+
+def _facts(path: Path) -> list[dict[str, Any]]:
+    facts = []
+    with suppress(OSError):
+        for line in path.read_bytes().splitlines():
+            with suppress(ValueError):
+                facts.append(json.loads(line))
+    return facts

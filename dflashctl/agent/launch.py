@@ -1,0 +1,234 @@
+"""Starting a run under its supervisor, and proving that it lives with its environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import select
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+
+from dflashctl.agent import files, process, runs
+from dflashctl.agent.failures import AgentError, from_os_error
+from dflashctl.agent.protocol import RUN_MARKER, StartRun, VerifyRun
+from dflashctl.agent.records import RunFolder, StateFolder, read_json, write_atomically, write_json
+from dflashctl.agent.session import Tmux
+
+LOGIN_S = 20.0
+APPEAR_S = 15.0
+TAIL_LINES = 20
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def start(wanted: StartRun, job: str, state: StateFolder, tmux: Tmux, started_by: str) -> RunFolder:
+    """Record the run, make it the current one, and start its supervisor in a new session.
+
+    Raises:
+        AgentError: ``no_user``, ``start_failed``, or what the disk refused. The run's
+            record then says that it did not start.
+    """
+    if tmux.session(wanted.session):
+        raise AgentError("start_failed", reason=f"a session {wanted.session} is still there")
+    account = _account(wanted.user)
+    folder = state.run(job, wanted.run_id)
+    try:
+        folder.path.mkdir(parents=True, mode=0o700)
+        _record(wanted, job, folder, state, started_by)
+        _write_launch(wanted, folder, account)
+        state.set_current(job, wanted.run_id)
+    except OSError as error:
+        raise from_os_error(error, folder.path) from error
+    try:
+        pipe = shlex.join(_words("collect", folder))
+        tmux.start(wanted.session, _words("supervise", folder), pipe)
+        _await(folder.process.exists, folder, "the supervisor did not come up")
+    except AgentError as error:
+        folder.launch.unlink(missing_ok=True)
+        if not folder.exit.exists():
+            end = {"exit_code": None, "signal": None, "oom": None, "ended_at": time.time()}
+            write_json(folder.exit, {**end, "error": error.failure.detail.get("reason")})
+        raise
+    return folder
+
+
+def _account(user: str | None) -> pwd.struct_passwd:
+    try:
+        return pwd.getpwnam(user) if user else pwd.getpwuid(os.getuid())
+    except KeyError:
+        raise AgentError("no_user", user=user) from None
+
+
+def _words(program: str, folder: RunFolder) -> tuple[str, ...]:
+    script = Path(__file__).with_name(f"{program}.py")
+    return (sys.executable, "-I", "-S", "-X", "utf8", str(script), str(folder.path))
+
+
+def _record(
+    wanted: StartRun, job: str, folder: RunFolder, state: StateFolder, started_by: str
+) -> None:
+    """What the run is. Of secrets only the names are kept."""
+    for file in wanted.release:
+        files.keep_as_blob(state, file)
+    record = {
+        "id": wanted.run_id,
+        "job": job,
+        "session": wanted.session,
+        "command": wanted.command,
+        "cwd": wanted.cwd,
+        "user": wanted.user,
+        "env_base": wanted.env_base,
+        "env": wanted.env,
+        "secrets": sorted(wanted.secrets),
+        "signal": wanted.signal,
+        "grace_s": wanted.grace_s,
+        "exit_codes": wanted.exit_codes,
+        "release": runs.release_id(wanted.release, wanted.command),
+        "started_at": time.time(),
+        "started_by": started_by,
+    }
+    write_json(folder.release, {"files": [asdict(file) for file in wanted.release]})
+    write_json(folder.run, record)
+
+
+def _write_launch(wanted: StartRun, folder: RunFolder, account: pwd.struct_passwd) -> None:
+    """What only the supervisor may read, once: the whole environment, secrets included."""
+    base = {
+        "HOME": account.pw_dir,
+        "USER": account.pw_name,
+        "LOGNAME": account.pw_name,
+        "SHELL": account.pw_shell or "/bin/sh",
+        "LANG": "C.UTF-8",
+        "PATH": os.environ.get("PATH", _PATH),
+    }
+    if wanted.env_base == "login":
+        base.update(_login_environment(account, base))
+    other = account.pw_uid != os.getuid()
+    launch = {
+        "command": wanted.command,
+        "cwd": wanted.cwd or account.pw_dir,
+        "user": [account.pw_name, account.pw_uid, account.pw_gid] if other else None,
+        "env": {**base, **wanted.env, **wanted.secrets, RUN_MARKER: wanted.run_id},
+        "signal": wanted.signal,
+        "grace_s": wanted.grace_s,
+    }
+    write_atomically(folder.launch, json.dumps(launch).encode())
+
+
+def _login_environment(account: pwd.struct_passwd, base: dict[str, str]) -> dict[str, str]:
+    """The variables that a login shell of the user ends up with.
+
+    They come over a descriptor of their own, since profiles print what they like. A
+    profile that fails or hangs is no reason not to train: what is missing then shows in
+    the check of the declared environment.
+    """
+    answer, report = os.pipe()
+    same = account.pw_uid == os.getuid()
+    try:
+        child = subprocess.Popen(
+            (base["SHELL"], "-l", "-c", f"env -0 >&{report}"),
+            env=base,
+            cwd=account.pw_dir if os.path.isdir(account.pw_dir) else "/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(report,),
+            start_new_session=True,
+            user=None if same else account.pw_uid,
+            group=None if same else account.pw_gid,
+            extra_groups=None if same else os.getgrouplist(account.pw_name, account.pw_gid),
+        )
+    except OSError:
+        os.close(answer)
+        return {}
+    finally:
+        os.close(report)
+    with os.fdopen(answer, "rb") as stream:
+        data = _read_within(stream.fileno(), LOGIN_S)
+    if child.poll() is None:
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(1.0)
+    if child.poll() is None:
+        child.kill()
+        child.wait()
+    pairs = (os.fsdecode(entry).partition("=") for entry in data.split(b"\0") if entry)
+    found = {name: value for name, _, value in pairs if name}
+    return {name: value for name, value in found.items() if name not in ("_", "SHLVL", "PWD")}
+
+
+def _read_within(handle: int, seconds: float) -> bytes:
+    """All that comes until the end of the stream, or until the time is over."""
+    data, deadline = b"", time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0:
+        if not select.select([handle], [], [], left)[0]:
+            break
+        piece = os.read(handle, 1 << 16)
+        if not piece:
+            break
+        data += piece
+    return data
+
+
+def _await(ready: Callable[[], bool], folder: RunFolder, otherwise: str) -> None:
+    deadline = time.monotonic() + APPEAR_S
+    while not ready() and not folder.exit.exists():
+        if time.monotonic() > deadline:
+            raise AgentError("start_failed", reason=f"{otherwise} within {APPEAR_S:g} s")
+        time.sleep(0.01)
+
+
+def verify(wanted: VerifyRun, start_of: StartRun, folder: RunFolder) -> int:
+    """Watch the new run live for as long as the playbook asks; its pid when it did.
+
+    Raises:
+        AgentError: ``died_early`` with code, signal and last lines, or ``env_mismatch``
+            with the names of the variables that are not what was declared.
+    """
+    begun = time.monotonic()
+    record = read_json(folder.process) or {}
+    trainer = process.Process(*record["trainer"]) if record.get("trainer") else None
+    if trainer is not None and process.is_alive(trainer):
+        _check_environment(trainer, start_of)
+    while True:
+        end = read_json(folder.exit)
+        if end is not None:
+            number = end.get("signal")
+            raise AgentError(
+                "died_early",
+                exit_code=end.get("exit_code"),
+                signal=runs.signal_name(number),
+                after_s=round(time.monotonic() - begun, 1),
+                reason=end.get("error"),
+                log=tail(folder, TAIL_LINES),
+            )
+        over = time.monotonic() - begun >= wanted.alive_for_s
+        if over and trainer is not None and process.is_alive(trainer):
+            return trainer.pid
+        if over and time.monotonic() - begun > wanted.alive_for_s + APPEAR_S:
+            raise AgentError("start_failed", reason="the trainer is gone and left no record")
+        time.sleep(process.POLL_S)
+
+
+def _check_environment(trainer: process.Process, start_of: StartRun) -> None:
+    declared = {**start_of.env, **start_of.secrets, RUN_MARKER: start_of.run_id}
+    actual = process.environment(trainer.pid)
+    wrong = sorted(name for name, value in declared.items() if actual.get(name) != value)
+    if wrong and process.is_alive(trainer):
+        raise AgentError("env_mismatch", names=wrong)
+
+
+def tail(folder: RunFolder, count: int) -> list[str]:
+    """The last lines that a run printed, without our own."""
+    with suppress(OSError), folder.log.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - (1 << 16)))
+        text = file.read().decode("utf-8", "replace").replace("\r\n", "\n")
+        lines = [line for line in text.split("\n") if line.strip()]
+        return [line for line in lines if not line.startswith("[dflashctl] ")][-count:]
+    return []

@@ -1,0 +1,237 @@
+"""One look at a target: sessions, run, processes, GPUs, files, checkpoints, disk.
+
+It takes no lock and changes nothing (a tmux server whose socket was cleaned away is asked
+to make it anew; that is all).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import pwd
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from dflashctl.agent import checkpoints, files, gpu, journal, process, runs
+from dflashctl.agent.failures import existing_parent
+from dflashctl.agent.process import Process, Table
+from dflashctl.agent.protocol import (
+    CheckpointsSeen,
+    DiskSeen,
+    FileSeen,
+    Look,
+    Observed,
+    Probe,
+    ProbeSeen,
+    RunSeen,
+    SessionSeen,
+    State,
+)
+from dflashctl.agent.records import StateFolder
+from dflashctl.agent.session import Pane, Tmux
+
+PROBE_S = 120.0
+_TERMINALS = ("xterm-256color", "screen-256color", "xterm", "screen", "vt100")
+_TERMINFO = ("/etc/terminfo", "/lib/terminfo", "/usr/share/terminfo", "/usr/lib/terminfo")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """The moving part of a look: who lives, in which session."""
+
+    run: RunSeen | None
+    who: runs.Alive | None
+    panes: tuple[Pane, ...]
+    session: SessionSeen | None
+    members: frozenset[Process]
+
+
+def scene(look: Look, state: StateFolder, tmux: Tmux) -> Scene:
+    """The newest run and the session by its name, with all processes that are theirs."""
+    rows = process.table()
+    folder = state.current(look.job)
+    who = runs.alive(folder, rows) if folder else None
+    run = runs.see(folder, who, time.time()) if folder and who else None
+    panes = tmux.session(look.session)
+    if not panes and who and who.supervisor and who.tmux:
+        tmux.revive(who.tmux)
+        panes = tmux.session(look.session)
+    ours = who.supervisor.pid if who and who.supervisor else None
+    adopted = bool(panes) and all(pane.pid != ours for pane in panes)
+    hand = frozenset(process.tree(rows, [p.pid for p in panes])) if adopted else frozenset()
+    return Scene(
+        run=run,
+        who=who,
+        panes=panes,
+        session=_session(look.session, panes, hand, rows) if panes else None,
+        members=hand | (who.members if who else frozenset()),
+    )
+
+
+def _session(
+    name: str, panes: tuple[Pane, ...], hand: frozenset[Process], rows: Table
+) -> SessionSeen:
+    first = panes[0]
+    row = rows.get(first.pid)
+    return SessionSeen(
+        name=name,
+        pane_pid=first.pid,
+        created_at=first.created_at,
+        attached=first.attached,
+        adopted=bool(hand),
+        command=_command_line(first.pid) or (row.name if row else ""),
+        processes=len(hand),
+    )
+
+
+def _command_line(pid: int) -> str:
+    with suppress(OSError):
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        return b" ".join(words).decode("utf-8", "replace").strip()[:200]
+    return ""
+
+
+def job_state(view: Scene, was_cut: bool) -> State:
+    """The job's state: what lives comes first, then what was cut, then what has been."""
+    if view.run is not None and view.run.state in ("STARTING", "RUNNING", "ORPHANED"):
+        return view.run.state
+    if view.session is not None and view.session.adopted:
+        return "ADOPTED"
+    if was_cut:
+        return "INTERRUPTED"
+    return view.run.state if view.run is not None else "NONE"
+
+
+def observe(look: Look, state: StateFolder) -> Observed:
+    """The whole look."""
+    question = gpu.Question() if look.gpus else None
+    tmux = Tmux(look.tmux_socket)
+    view = scene(look, state, tmux)
+    seen_files = tuple(files.see(file, state) for file in look.files)
+    seen_checkpoints = (
+        checkpoints.see(look.checkpoints, state, [file.dest for file in look.files])
+        if look.checkpoints
+        else None
+    )
+    cut = journal.cut(state, look.job)
+    return Observed(
+        fingerprint=fingerprint(view, seen_files, seen_checkpoints),
+        now=time.time(),
+        hostname=socket.gethostname(),
+        user=pwd.getpwuid(os.getuid()).pw_name,
+        boot_id=process.boot_id(),
+        state_dir=str(state.path),
+        python=platform.python_version(),
+        tmux=Tmux.version(),
+        scp=shutil.which("scp") is not None,
+        state=job_state(view, cut is not None),
+        run=view.run,
+        session=view.session,
+        gpus=gpu.seen(question, view.members) if question else None,
+        files=seen_files,
+        checkpoints=seen_checkpoints,
+        disks=_disks(look, state),
+        probe=_probe(look.probe) if look.probe else None,
+        cut=cut,
+        lock=journal.holder(state),
+        terminal=_terminal(look.term) if look.term else None,
+        problems=tuple(_problems(look)),
+    )
+
+
+def fingerprint(
+    view: Scene, seen_files: tuple[FileSeen, ...], seen_checkpoints: CheckpointsSeen | None
+) -> dict[str, str]:
+    """Digests, by subject, of all that a plan depends on and that should not change meanwhile."""
+    run, session, store = view.run, view.session, seen_checkpoints
+    # Once started, a run that settles from STARTING to RUNNING is the same sight.
+    live = run is not None and run.state in ("STARTING", "RUNNING")
+    subjects: dict[str, object] = {
+        "run": (run.id, "live" if live else run.state, run.pid) if run else None,
+        "session": (session.pane_pid, session.adopted) if session else None,
+        "files": [(f.real_dest, f.sha256, f.mode, f.problem) for f in seen_files],
+        "checkpoints": (
+            (store.real_path, store.exists, store.problem, store.mount_point) if store else None
+        ),
+    }
+    return {
+        name: hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
+        for name, value in subjects.items()
+    }
+
+
+def _disks(look: Look, state: StateFolder) -> tuple[DiskSeen, ...]:
+    """Room where records, checkpoints, pushed files and the run live."""
+    places = [str(state.path), look.checkpoints, look.cwd, *(file.dest for file in look.files)]
+    seen = []
+    for place in dict.fromkeys(place for place in places if place):
+        with suppress(OSError):
+            usage = shutil.disk_usage(existing_parent(Path(place)))
+            seen.append(DiskSeen(path=place, free=usage.free, total=usage.total))
+    return tuple(seen)
+
+
+def _probe(probe: Probe) -> ProbeSeen:
+    """Start the interpreter and find the modules, as the trainer would."""
+    code = (
+        "import importlib, json, platform, sys\n"
+        "missing = []\n"
+        "for name in sys.argv[1:]:\n"
+        "    try: importlib.import_module(name)\n"
+        "    except Exception as error: missing.append(f'{name} ({type(error).__name__})')\n"
+        "print('\\n' + json.dumps([platform.python_version(), missing]))\n"
+    )
+    version, missing, problem = None, (), None
+    try:
+        done = subprocess.run(
+            (probe.python, "-c", code, *probe.imports),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=PROBE_S,
+            check=True,
+        )
+        version, absent = json.loads(done.stdout.splitlines()[-1])
+        missing = tuple(absent)
+    except FileNotFoundError:
+        problem = "not_found"
+    except PermissionError:
+        problem = "not_executable"
+    except subprocess.TimeoutExpired:
+        problem = "timeout"
+    except (subprocess.CalledProcessError, OSError, ValueError, IndexError):
+        problem = "fails"
+    return ProbeSeen(python=probe.python, version=version, missing=missing, problem=problem)
+
+
+def _terminal(wanted: str) -> str:
+    """The first terminal type that this machine's terminfo knows."""
+    folders = (str(Path.home() / ".terminfo"), *_TERMINFO)
+    for name in (wanted, *_TERMINALS):
+        if "/" in name or not name:
+            continue
+        for folder in folders:
+            for letter in (name[0], f"{ord(name[0]):x}"):
+                if os.path.exists(f"{folder}/{letter}/{name}"):
+                    return name
+    return "vt100"
+
+
+def _problems(look: Look) -> Iterable[str]:
+    if look.cwd is not None and not os.path.isdir(look.cwd):
+        yield "no_cwd"
+    if look.user is not None:
+        try:
+            account = pwd.getpwnam(look.user)
+        except KeyError:
+            yield "no_user"
+        else:
+            if os.getuid() not in (0, account.pw_uid):
+                yield "cannot_become_user"

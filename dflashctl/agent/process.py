@@ -1,0 +1,190 @@
+"""Processes as ``/proc`` shows them, and how to end them: identity, trees, the stop ladder.
+
+A process is its pid together with its start time, so that a number that was given to
+somebody else meanwhile is never signalled. A zombie counts as gone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import NamedTuple
+
+from dflashctl.agent.protocol import RUN_MARKER, Rung
+
+TERM_GRACE_S = 10.0
+KILL_GRACE_S = 10.0
+POLL_S = 0.05
+
+
+class Process(NamedTuple):
+    """A process for as long as it lives: pid, and start in clock ticks since the boot."""
+
+    pid: int
+    start: int
+
+
+class Row(NamedTuple):
+    """One line of the process table. ``foreground`` is its terminal's foreground group."""
+
+    process: Process
+    parent: int
+    group: int
+    foreground: int
+    name: str
+
+
+Table = dict[int, Row]
+
+
+def boot_id() -> str:
+    """Changes with every boot of the machine and with every start of a container."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        kernel = file.read().strip()
+    # A container shares its host's boot id; its first process tells its own starts apart.
+    first = look(1)
+    return f"{kernel}:{first.process.start if first else 0}"
+
+
+def look(pid: int) -> Row | None:
+    """The process by that pid now; None when there is none, or only a zombie."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="surrogateescape") as file:
+            text = file.read()
+    except OSError:
+        return None
+    # The name stands in brackets and may itself hold brackets and blanks.
+    name, _, rest = text.partition("(")[2].rpartition(")")
+    part = rest.split()
+    if part[0] in "ZXx":
+        return None
+    return Row(Process(pid, int(part[19])), int(part[1]), int(part[2]), int(part[5]), name)
+
+
+def table() -> Table:
+    """All living processes."""
+    rows = (look(int(name)) for name in os.listdir("/proc") if name.isdigit())
+    return {row.process.pid: row for row in rows if row is not None}
+
+
+def is_alive(process: Process) -> bool:
+    """Whether this very process lives (and not another one under its pid)."""
+    row = look(process.pid)
+    return row is not None and row.process == process
+
+
+def tree(rows: Table, roots: Iterable[int]) -> set[Process]:
+    """The processes by these pids with all their descendants."""
+    children: dict[int, list[int]] = {}
+    for row in rows.values():
+        children.setdefault(row.parent, []).append(row.process.pid)
+    found: set[Process] = set()
+    todo = [pid for pid in roots if pid in rows]
+    while todo:
+        row = rows[todo.pop()]
+        if row.process not in found:
+            found.add(row.process)
+            todo += children.get(row.process.pid, ())
+    return found
+
+
+def environment(pid: int) -> dict[str, str]:
+    """The environment that the process was started with; empty when it is not ours to see."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            entries = file.read().split(b"\0")
+    except OSError:
+        return {}
+    pairs = (os.fsdecode(entry).partition("=") for entry in entries if entry)
+    return {name: value for name, _, value in pairs}
+
+
+def marked(rows: Table, run_id: str) -> set[Process]:
+    """The processes that carry this run's marker in their own environment."""
+    return {row.process for pid, row in rows.items() if environment(pid).get(RUN_MARKER) == run_id}
+
+
+def send(process: Process, number: int) -> None:
+    """Signal this very process; nothing happens when it is gone.
+
+    Raises:
+        ValueError: for a pid of 1 or less, which would reach everything or the init.
+    """
+    if process.pid <= 1:
+        raise ValueError(f"refusing to signal pid {process.pid}")
+    with suppress(ProcessLookupError):
+        handle = os.pidfd_open(process.pid)
+        try:
+            if is_alive(process):
+                signal.pidfd_send_signal(handle, number)
+        finally:
+            os.close(handle)
+
+
+def foreground(rows: Table, members: Iterable[Process]) -> set[Process]:
+    """Those of ``members`` that a Ctrl-C on their terminal would reach."""
+    found = set()
+    for process in members:
+        row = rows.get(process.pid)
+        if row is not None and row.group == row.foreground:
+            found.add(process)
+    return found
+
+
+def end(
+    find: Callable[[Table], set[Process]],
+    first: Callable[[Table, set[Process]], set[Process]],
+    number: int,
+    grace_s: float,
+    note: Callable[[str], None],
+    spared: frozenset[Process] = frozenset(),
+) -> tuple[Rung, set[Process]]:
+    """End all processes that ``find`` names, from the mildest means to the hardest.
+
+    The signal goes to those that ``first`` picks; after the grace period TERM goes to
+    all, then KILL. Whoever was found once stays on the list, also when it leaves its
+    parent meanwhile, and children that appear on the way join it (``spared`` never do).
+
+    Returns:
+        The rung that ended it ("gone" when nothing was there), and who lives still.
+    """
+    known: set[Process] = set()
+
+    def living() -> set[Process]:
+        rows = table()
+        known.update(find(rows))
+        alive = {p for p in known if p.pid in rows and rows[p.pid].process == p}
+        known.update(tree(rows, [p.pid for p in alive]) - spared)
+        return known.intersection(row.process for row in rows.values())
+
+    alive = living()
+    if not alive:
+        return "gone", set()
+    rows = table()
+    for process in first(rows, alive) or alive:
+        send(process, number)
+    alive = _wait(living, grace_s)
+    rung: Rung = "signal"
+    for rung_name, rung_number, patience in (
+        ("TERM", signal.SIGTERM, TERM_GRACE_S),
+        ("KILL", signal.SIGKILL, KILL_GRACE_S),
+    ):
+        if not alive:
+            break
+        rung = "TERM" if rung_name == "TERM" else "KILL"
+        note(f"{len(alive)} still alive, sending {rung_name}")
+        for process in alive:
+            send(process, rung_number)
+        alive = _wait(living, patience)
+    return rung, alive
+
+
+def _wait(living: Callable[[], set[Process]], seconds: float) -> set[Process]:
+    """Wait until nobody lives, at most so long; says who does."""
+    deadline = time.monotonic() + seconds
+    while (alive := living()) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+    return alive

@@ -1,0 +1,157 @@
+"""The state folder: where things lie, and how they are written so that a cut cannot halve them."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """The file is wholly the old one or wholly the new one, whatever happens."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename in this folder last through a power cut."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_json(path: Path, value: dict[str, Any]) -> None:
+    """A record, atomically."""
+    write_atomically(path, json.dumps(value, indent=1).encode() + b"\n")
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """A record, or None where there is none or it cannot be read as one."""
+    with suppress(OSError, ValueError):
+        value = json.loads(path.read_bytes())
+        if isinstance(value, dict):
+            return value
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFolder:
+    """One run's records."""
+
+    path: Path
+
+    @property
+    def id(self) -> str:
+        """The run's id is its folder's name."""
+        return self.path.name
+
+    @property
+    def run(self) -> Path:
+        """What the run is."""
+        return self.path / "run.json"
+
+    @property
+    def release(self) -> Path:
+        """The files it was started with."""
+        return self.path / "release.json"
+
+    @property
+    def launch(self) -> Path:
+        """The whole environment, for the supervisor alone; gone once read."""
+        return self.path / "launch.json"
+
+    @property
+    def process(self) -> Path:
+        """Who runs: supervisor, trainer, tmux server, and of which boot."""
+        return self.path / "process.json"
+
+    @property
+    def stop(self) -> Path:
+        """Who asked for the end, and how it came."""
+        return self.path / "stop.json"
+
+    @property
+    def exit(self) -> Path:
+        """How it ended. Its presence means that the run is over."""
+        return self.path / "exit.json"
+
+    @property
+    def log(self) -> Path:
+        """What it printed."""
+        return self.path / "log"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateFolder:
+    """The whole folder of one user on one target."""
+
+    path: Path
+
+    def create(self) -> None:
+        """Make it, 0700."""
+        for folder in (self.path, self.blobs, self.journal, self.path / "staging"):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    @property
+    def lock(self) -> Path:
+        """The file whose flock is the target's lock."""
+        return self.path / "lock"
+
+    @property
+    def lock_holder(self) -> Path:
+        """Who holds the lock, for messages."""
+        return self.path / "lock.json"
+
+    @property
+    def journal(self) -> Path:
+        """One file a transaction."""
+        return self.path / "journal"
+
+    @property
+    def blobs(self) -> Path:
+        """Pushed files by their hashes."""
+        return self.path / "blobs"
+
+    def blob(self, sha256: str) -> Path:
+        """A pushed file's content, under its hash."""
+        return self.blobs / sha256
+
+    def staging(self, transaction: str) -> Path:
+        """Where a transaction's files arrive."""
+        return self.path / "staging" / transaction
+
+    def job(self, name: str) -> Path:
+        """A playbook's folder."""
+        return self.path / "jobs" / name
+
+    def run(self, job: str, run_id: str) -> RunFolder:
+        """A run's folder, whether it exists or not."""
+        return RunFolder(path=self.job(job) / "runs" / run_id)
+
+    def current(self, job: str) -> RunFolder | None:
+        """The job's newest run."""
+        with suppress(OSError):
+            run_id = (self.job(job) / "current").read_text(encoding="utf-8").strip()
+            folder = self.run(job, run_id)
+            if run_id and folder.path.is_dir():
+                return folder
+        return None
+
+    def set_current(self, job: str, run_id: str) -> None:
+        """Make this run the job's newest one."""
+        write_atomically(self.job(job) / "current", run_id.encode() + b"\n")

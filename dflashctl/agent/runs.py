@@ -1,0 +1,136 @@
+"""What has become of a run: its records set beside the processes that really live."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import signal
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dflashctl.agent import process
+from dflashctl.agent.process import Process, Table
+from dflashctl.agent.protocol import Ending, FileWanted, RunSeen, State
+from dflashctl.agent.records import RunFolder, read_json
+
+# How long a run may take from its record to its first process.
+LAUNCH_S = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alive:
+    """Who of a run lives: the processes recorded at its start, and everyone of its tree.
+
+    ``members`` are all processes that may be signalled for it, without the supervisor,
+    which is left to write the record of the end.
+    """
+
+    supervisor: Process | None
+    tmux: Process | None
+    trainer: Process | None
+    members: frozenset[Process]
+    rebooted: bool
+
+
+def _recorded(record: dict[str, Any], name: str, rows: Table) -> Process | None:
+    value = record.get(name)
+    if not isinstance(value, list):
+        return None
+    noted = Process(*value)
+    row = rows.get(noted.pid)
+    return noted if row is not None and row.process == noted else None
+
+
+def alive(folder: RunFolder, rows: Table) -> Alive:
+    """Find the run's processes: by the recorded pids of this boot, and by its marker."""
+    record = read_json(folder.process) or {}
+    rebooted = bool(record) and record.get("boot_id") != process.boot_id()
+    if rebooted:
+        record = {}
+    supervisor = _recorded(record, "supervisor", rows)
+    trainer = _recorded(record, "trainer", rows)
+    roots = [p.pid for p in (supervisor, trainer) if p is not None]
+    members = process.tree(rows, roots) | process.marked(rows, folder.id)
+    return Alive(
+        supervisor=supervisor,
+        tmux=_recorded(record, "tmux", rows),
+        trainer=trainer,
+        members=frozenset(members - {supervisor}),
+        rebooted=rebooted,
+    )
+
+
+def ending(code: int | None, meanings: dict[str, Ending]) -> Ending | None:
+    """What an exit code means: 0 is finished, the playbook may name others."""
+    if code is None:
+        return None
+    if code == 0:
+        return "finished"
+    return meanings.get(str(code), "failed")
+
+
+def state_of(
+    *, exit_name: Ending | None, over: bool, asked: bool, who: Alive, fresh: bool
+) -> State:
+    """The run's state from the facts.
+
+    ``over``: there is a record of its end; ``asked``: somebody asked for it; ``fresh``:
+    it was recorded so recently that its processes may not be there yet.
+    """
+    if over:
+        if asked or exit_name == "interrupted":
+            return "STOPPED"
+        return "FINISHED" if exit_name == "finished" else "FAILED"
+    if who.supervisor is not None:
+        return "RUNNING" if who.trainer is not None else "STARTING"
+    if who.members:
+        return "ORPHANED"
+    if fresh:
+        return "STARTING"
+    return "STOPPED" if asked else "FAILED"
+
+
+def see(folder: RunFolder, who: Alive, now: float) -> RunSeen | None:
+    """The run as its records and the process table tell; None without its record."""
+    run = read_json(folder.run)
+    if run is None:
+        return None
+    started, end, stop = read_json(folder.process), read_json(folder.exit), read_json(folder.stop)
+    over = end is not None
+    code = end.get("exit_code") if end else None
+    name = ending(code, run.get("exit_codes") or {})
+    if end and name is None:
+        name = "failed"
+    fresh = started is None and now - float(run["started_at"]) < LAUNCH_S
+    trainer = (started or {}).get("trainer")
+    return RunSeen(
+        id=folder.id,
+        state=state_of(exit_name=name, over=over, asked=stop is not None, who=who, fresh=fresh),
+        pid=trainer[0] if trainer else None,
+        started_at=float(run["started_at"]),
+        ended_at=float(end["ended_at"]) if end else None,
+        exit_code=code,
+        exit_name=name,
+        signal=signal_name(end.get("signal")) if end else None,
+        oom=end.get("oom") if end else None,
+        stopped_by=stop.get("by") if stop else None,
+        rung=stop.get("rung") if stop else None,
+        rebooted=who.rebooted and not over,
+        processes=len(who.members),
+        session=run["session"],
+        command=tuple(run["command"]),
+        release=run["release"],
+        started_by=run["started_by"],
+    )
+
+
+def signal_name(number: int | None) -> str | None:
+    """A signal as people write it: ``KILL``."""
+    return None if number is None else signal.Signals(number).name.removeprefix("SIG")
+
+
+def release_id(files: Iterable[FileWanted], command: tuple[str, ...]) -> str:
+    """Names a release by its content: the first 12 digits of a SHA-256 over it."""
+    content = {"files": sorted((asdict(f) for f in files), key=str), "command": command}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]

@@ -1,0 +1,211 @@
+"""The agent's end of the wire: requests from standard input, events and replies to output."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+from dflashctl.agent import files, logs, wire
+from dflashctl.agent.apply import perform
+from dflashctl.agent.failures import AgentError, from_os_error
+from dflashctl.agent.observe import observe
+from dflashctl.agent.protocol import (
+    HEARTBEAT_S,
+    Alive,
+    Chunk,
+    Commit,
+    Event,
+    Failure,
+    LogEnd,
+    Logs,
+    LogText,
+    Look,
+    Observed,
+    Outcome,
+    Reply,
+    Request,
+    Stage,
+    Staging,
+)
+from dflashctl.agent.records import StateFolder
+from dflashctl.agent.session import clean_environment
+
+DEFAULT_STATE = "~/.local/state/dflashctl"
+LINE_LIMIT = 64 << 20
+WRITE_S = 20.0
+
+
+class ClientGone(Exception):
+    """Nobody reads us any more, before a transaction had begun."""
+
+
+class Wire:
+    """Lines in, lines out. Once committed, a lost client is no reason to stop."""
+
+    def __init__(self, source: int, sink: int) -> None:
+        self._source, self._sink = source, sink
+        self._buffer = b""
+        self._writing = threading.Lock()
+        self._lost = False
+        self.committed = False
+        os.set_blocking(sink, False)
+
+    def requests(self) -> Iterator[Request]:
+        """One request a line until the input ends."""
+        while line := self._line():
+            yield wire.load(Request, line)
+
+    def _line(self) -> bytes:
+        while b"\n" not in self._buffer:
+            piece = os.read(self._source, 1 << 16)
+            if not piece or len(self._buffer) > LINE_LIMIT:
+                return b""
+            self._buffer += piece
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
+
+    def hung_up(self) -> bool:
+        """Whether the client has closed its side; anything it says meanwhile is kept."""
+        if not select.select([self._source], [], [], 0)[0]:
+            return False
+        piece = os.read(self._source, 1 << 16)
+        self._buffer += piece
+        return not piece
+
+    def send(self, message: Event | Reply) -> None:
+        """Write one line. Never waits longer than a deadline for a reader.
+
+        Raises:
+            ClientGone: nobody reads, and no transaction has begun.
+        """
+        with self._writing:
+            if not self._lost:
+                self._lost = not self._write(wire.dump(message))
+        if self._lost and not self.committed:
+            raise ClientGone
+
+    def _write(self, data: bytes) -> bool:
+        deadline = time.monotonic() + WRITE_S
+        while data:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([], [self._sink], [], left)[1]:
+                return False
+            try:
+                data = data[os.write(self._sink, data) :]
+            except BlockingIOError:
+                continue
+            except OSError:
+                return False
+        return True
+
+
+class Pulse:
+    """Heartbeats while a request is at work, from a thread of their own."""
+
+    def __init__(self, out: Wire) -> None:
+        self._out = out
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._beat, daemon=True)
+
+    def _beat(self) -> None:
+        while not self._done.wait(HEARTBEAT_S):
+            try:
+                self._out.send(Alive())
+            except ClientGone:
+                return
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+
+def serve(state_dir: str) -> None:
+    """Answer requests on standard input and output until the input ends.
+
+    An input that ends before a commit takes what was staged with it.
+    """
+    # A handler, not SIG_IGN: what is ignored would stay ignored in the tmux server.
+    signal.signal(signal.SIGHUP, lambda *_: None)
+    clean_environment()
+    out = Wire(0, 1)
+    state = StateFolder(path=Path(os.path.expanduser(state_dir or DEFAULT_STATE)))
+    staged: list[str] = []
+    try:
+        requests = out.requests()
+        for request in requests:
+            with Pulse(out):
+                reply = _answer(request, requests, state, out)
+            if isinstance(request, Stage) and isinstance(reply, Staging):
+                staged.append(request.transaction)
+            if isinstance(request, Commit):
+                staged.clear()
+            out.send(reply)
+            out.committed = False
+    except ClientGone:
+        pass
+    except wire.WireError as error:
+        sys.stderr.write(f"{error}\n")
+    finally:
+        for transaction in staged:
+            files.drop_staging(state, transaction)
+
+
+def _answer(request: Request, rest: Iterator[Request], state: StateFolder, out: Wire) -> Reply:
+    try:
+        return _do(request, rest, state, out)
+    except AgentError as error:
+        return error.failure
+    except OSError as error:
+        return from_os_error(error, state.path).failure
+    except (ClientGone, wire.WireError):
+        raise
+    except Exception:
+        return Failure(code="internal", detail={"traceback": traceback.format_exc()})
+
+
+def _do(
+    request: Request, rest: Iterator[Request], state: StateFolder, out: Wire
+) -> Observed | Staging | Outcome | LogEnd | Failure:
+    match request:
+        case Look():
+            return observe(request, state)
+        case Stage():
+            folder = files.make_staging(state, request.transaction, request.bytes_needed)
+            if request.over == "channel":
+                try:
+                    files.write_pieces(folder, _pieces(rest))
+                except BaseException:
+                    files.drop_staging(state, request.transaction)
+                    raise
+            return Staging(folder=str(folder))
+        case Commit():
+            out.committed = True
+            return perform(request, state, out.send)
+        case Logs():
+
+            def send(text: str) -> None:
+                out.send(LogText(text=text))
+
+            return logs.stream(request, state, send, out.hung_up)
+        case Chunk():
+            return Failure(code="internal", detail={"traceback": "a chunk without a stage"})
+
+
+def _pieces(rest: Iterator[Request]) -> Iterator[str]:
+    for request in rest:
+        if not isinstance(request, Chunk):
+            raise wire.WireError("expected a chunk")
+        if not request.data:
+            return
+        yield request.data
+    raise ClientGone

@@ -1,0 +1,218 @@
+"""The pane's first process: starts the trainer, owns its pid, its terminal and its end.
+
+Run by tmux as ``python3 supervise.py <run folder>``. It needs the standard library only,
+stays small, and imports all it needs at once, so that a cleaned cache does not harm it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from dflashctl.agent import cgroup, process
+from dflashctl.agent.process import Process
+from dflashctl.agent.records import RunFolder, read_json, write_json
+
+PR_SET_CHILD_SUBREAPER = 36
+DRAIN_S = 5.0
+_WATCHED = {signal.SIGCHLD, signal.SIGHUP, signal.SIGTERM, signal.SIGINT}
+
+
+def supervise(folder: RunFolder) -> None:
+    """Start the trainer, wait for its end or ours, and leave ``exit.json`` behind."""
+    launch = read_json(folder.launch)
+    folder.launch.unlink(missing_ok=True)
+    if launch is None:
+        _leave(folder, {"exit_code": None, "signal": None, "error": "no launch record"})
+        return
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
+    kills_before = cgroup.oom_kills()
+    pid, error = _start(launch)
+    row = process.look(pid)
+    me, parent = process.look(os.getpid()), process.look(os.getppid())
+    write_json(
+        folder.process,
+        {
+            "boot_id": process.boot_id(),
+            "supervisor": me.process if me else None,
+            "tmux": parent.process if parent else None,
+            "trainer": row.process if row else None,
+            "started_at": time.time(),
+        },
+    )
+    code, number, closed = _wait(folder, launch, pid)
+    leftover = _end_leftovers(folder, launch)
+    if error:
+        _say(f"\r\ndflashctl: cannot run {launch['command'][0]!r}: {error}\r\n")
+    end = {"exit_code": code, "signal": number, "leftover": leftover, "closed": closed}
+    oom = _memory_kill(kills_before, cgroup.oom_kills(), number)
+    _leave(folder, {**end, "oom": oom, "error": error})
+
+
+def _memory_kill(before: int | None, after: int | None, number: int | None) -> bool | None:
+    """Whether the kernel ended the trainer for want of memory; None if it cannot be told."""
+    if number != signal.SIGKILL:
+        return False
+    return None if before is None or after is None else after > before
+
+
+def _start(launch: dict[str, Any]) -> tuple[int, str | None]:
+    """Fork and exec the trainer as the foreground group of our terminal.
+
+    Returns its pid, and why exec failed (the child then exits with 127 or 126).
+    """
+    answer, report = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _become(launch, report)
+    os.close(report)
+    with suppress(OSError):
+        os.setpgid(pid, pid)
+    with os.fdopen(answer, "rb") as file:
+        return pid, file.read().decode() or None
+
+
+def _become(launch: dict[str, Any], report: int) -> None:
+    """In the child: take the terminal, become the user, become the trainer."""
+    code = 126
+    try:
+        os.setpgid(0, 0)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
+        with suppress(OSError):
+            os.tcsetpgrp(0, os.getpid())
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        # Python ignores these, and what is ignored stays ignored over an exec.
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+        if launch["user"] is not None:
+            name, uid, gid = launch["user"]
+            os.initgroups(name, gid)
+            os.setgid(gid)
+            os.setuid(uid)
+        os.chdir(launch["cwd"])
+        environment = {**launch["env"], "TERM": os.environ.get("TERM", "screen")}
+        os.execvpe(launch["command"][0], launch["command"], environment)  # noqa: S606 -- words, no shell
+    except OSError as error:
+        code = 127 if isinstance(error, FileNotFoundError) else 126
+        os.write(report, (error.strerror or str(error)).encode())
+    finally:
+        os._exit(code)
+
+
+def _wait(
+    folder: RunFolder, launch: dict[str, Any], pid: int
+) -> tuple[int | None, int | None, bool]:
+    """Wait for the trainer's end; when our session is closed, end the trainer.
+
+    Returns its exit code or the signal that ended it, and whether we were closed.
+    """
+    closed = False
+    while True:
+        ended = _reap()
+        if pid in ended:
+            code = os.waitstatus_to_exitcode(ended[pid])
+            return (None, -code, closed) if code < 0 else (code, None, closed)
+        caught = signal.sigtimedwait(_WATCHED, 60.0)
+        if caught is None or caught.si_signo in (signal.SIGCHLD, signal.SIGINT) or closed:
+            continue
+        closed = True
+        if not folder.stop.exists():
+            write_json(folder.stop, {"by": "session closed", "at": time.time()})
+        ended = _end(folder, launch, launch["grace_s"])
+        if pid in ended:
+            code = os.waitstatus_to_exitcode(ended[pid])
+            return (None, -code, True) if code < 0 else (code, None, True)
+
+
+def _reap() -> dict[int, int]:
+    """Collect every child that ended, adopted grandchildren too: pid to wait status."""
+    ended: dict[int, int] = {}
+    with suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                break
+            ended[pid] = status
+    return ended
+
+
+def _end(folder: RunFolder, launch: dict[str, Any], grace_s: float) -> dict[int, int]:
+    """Take the run down the stop ladder from here."""
+    ended: dict[int, int] = {}
+    me = os.getpid()
+
+    def find(rows: process.Table) -> set[Process]:
+        ended.update(_reap())
+        ours = process.tree(rows, (me,)) | process.marked(rows, folder.id)
+        return {p for p in ours if p.pid != me}
+
+    number = getattr(signal, f"SIG{launch['signal']}")
+    process.end(find, process.foreground, number, grace_s, lambda _: None)
+    ended.update(_reap())
+    return ended
+
+
+def _end_leftovers(folder: RunFolder, launch: dict[str, Any]) -> int:
+    """The trainer is gone: nothing of its tree may stay and hold a GPU.
+
+    Whoever asked for the stop has promised the grace period to the whole tree; after an
+    end of the trainer's own making there is nothing to wait for.
+    """
+    me = os.getpid()
+    rows = process.table()
+    left = {p for p in process.tree(rows, (me,)) | process.marked(rows, folder.id) if p.pid != me}
+    if left:
+        deadline = time.monotonic() + (launch["grace_s"] if folder.stop.exists() else 0)
+        while time.monotonic() < deadline and any(process.is_alive(p) for p in left):
+            _reap()
+            time.sleep(process.POLL_S)
+        _end(folder, {**launch, "signal": "TERM"}, process.TERM_GRACE_S)
+    return len(left)
+
+
+def _leave(folder: RunFolder, end: dict[str, Any]) -> None:
+    """Say how it ended, let the collector catch up, then make it a record.
+
+    tmux drops what it has not yet piped when the pane's process goes, so the last line
+    (often the traceback's) would be lost; hence the wait for our own line in the log.
+    """
+    if end["signal"] is not None:
+        how = f"signal {signal.Signals(end['signal']).name.removeprefix('SIG')}"
+    else:
+        how = f"exit {end['exit_code']}"
+    mark = f"[dflashctl] {folder.id} ended: {how}"
+    if _say(f"\r\n{mark}\r\n"):
+        deadline = time.monotonic() + DRAIN_S
+        while not _is_last(folder.log, mark) and time.monotonic() < deadline:
+            time.sleep(0.02)
+    write_json(folder.exit, {**end, "ended_at": time.time()})
+
+
+def _say(text: str) -> bool:
+    """Print to the pane; False when the terminal is gone."""
+    try:
+        return os.write(1, text.encode()) > 0
+    except OSError:
+        return False
+
+
+def _is_last(log: Path, mark: str) -> bool:
+    with suppress(OSError), log.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 4096))
+        return mark.encode() in file.read()
+    return False
+
+
+if __name__ == "__main__":
+    supervise(RunFolder(path=Path(sys.argv[1])))
