@@ -17,7 +17,8 @@ from pathlib import Path
 
 from dflashctl.agent import files, process, runs
 from dflashctl.agent.failures import AgentError, from_os_error
-from dflashctl.agent.protocol import RUN_MARKER, StartRun, VerifyRun
+from dflashctl.agent.process import RUN_MARKER
+from dflashctl.agent.protocol import StartRun, VerifyRun
 from dflashctl.agent.records import RunFolder, StateFolder, read_json, write_atomically, write_json
 from dflashctl.agent.session import Tmux
 

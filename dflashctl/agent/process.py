@@ -11,10 +11,12 @@ import signal
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from dflashctl.agent.protocol import RUN_MARKER, Rung
-
+# Stands in the environment of a run's processes; its value is the run id.
+RUN_MARKER = "DFLASHCTL_RUN_ID"
+# The rung of the stop ladder that ended a run.
+Rung = Literal["signal", "TERM", "KILL", "gone"]
 TERM_GRACE_S = 10.0
 KILL_GRACE_S = 10.0
 POLL_S = 0.05

@@ -15,10 +15,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from dflashctl.agent.process import Rung
+
 VERSION = 1
 GREETING = "dflashctl-agent"
 HEARTBEAT_S = 5.0
-RUN_MARKER = "DFLASHCTL_RUN_ID"
 
 State = Literal[
     "NONE",
@@ -35,8 +36,6 @@ LIVE_STATES: tuple[State, ...] = ("STARTING", "RUNNING", "ADOPTED", "ORPHANED")
 GpuStatus = Literal["ok", "unresponsive", "unreadable", "absent"]
 # What the playbook may call an exit code of the trainer's own; 0 is always "finished".
 Ending = Literal["finished", "interrupted", "refused", "failed"]
-# The rung of the stop ladder that ended the run.
-Rung = Literal["signal", "TERM", "KILL", "gone"]
 
 
 # --- what is asked -------------------------------------------------------------------

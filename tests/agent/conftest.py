@@ -1,0 +1,159 @@
+"""A bench for the agent in process: real tmux on a private socket, in a throw-away folder."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from dflashctl.agent import process
+from dflashctl.agent.apply import perform
+from dflashctl.agent.observe import observe
+from dflashctl.agent.protocol import (
+    Action,
+    Commit,
+    Event,
+    Look,
+    Observed,
+    Outcome,
+    StartRun,
+    StopRun,
+    VerifyRun,
+    Who,
+)
+from dflashctl.agent.records import RunFolder, StateFolder
+
+WHO = Who(user="ada", host="desk", version="0")
+
+
+@dataclass
+class Bench:
+    """One target that is this machine: a state folder, a tmux socket, a place for files."""
+
+    folder: Path
+    state_name: str = "state"
+    events: list[Event] = field(default_factory=list)
+    transactions: int = 0
+
+    @property
+    def state(self) -> StateFolder:
+        return StateFolder(path=self.folder / self.state_name)
+
+    @property
+    def socket(self) -> str:
+        return str(self.folder / "tmux")
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.folder / "work" / "checkpoints"
+
+    def tmux(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ("tmux", "-S", self.socket, *words),
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        )
+
+    def sessions(self) -> list[str]:
+        return self.tmux("list-sessions", "-F", "#{session_name}").stdout.splitlines()
+
+    def look(self, **more: object) -> Look:
+        settings: dict[str, object] = {
+            "job": "dflash",
+            "session": "dflash",
+            "tmux_socket": self.socket,
+            "checkpoints": str(self.checkpoints),
+            "gpus": False,
+        }
+        return Look(**{**settings, **more})  # type: ignore[arg-type] # any field, by its name
+
+    def observe(self, **more: object) -> Observed:
+        return observe(self.look(**more), self.state)
+
+    def commit(self, *actions: Action, **more: object) -> Outcome:
+        self.transactions += 1
+        seen = self.observe(**more)
+        return perform(
+            Commit(
+                transaction=f"t-{self.transactions}",
+                look=self.look(**more),
+                fingerprint=seen.fingerprint,
+                actions=actions,
+                who=WHO,
+            ),
+            self.state,
+            self.events.append,
+        )
+
+    def start(self, run_id: str, script: str, *, alive_for: float = 0.0, **more: object) -> Outcome:
+        """Start a bash script as the trainer."""
+        wanted = trainer(run_id, ("bash", "-c", script), **more)
+        return self.commit(wanted, VerifyRun(run_id=run_id, alive_for_s=alive_for))
+
+    def stop(self, run_id: str | None, *, grace: float = 5.0, signal: str = "INT") -> Outcome:
+        return self.commit(StopRun(session="dflash", run_id=run_id, signal=signal, grace_s=grace))
+
+    def run(self, run_id: str) -> RunFolder:
+        return self.state.run("dflash", run_id)
+
+    def log(self, run_id: str) -> str:
+        return self.run(run_id).log.read_text(encoding="utf-8").replace("\r\n", "\n")
+
+
+def trainer(run_id: str, command: tuple[str, ...], **more: object) -> StartRun:
+    settings: dict[str, object] = {
+        "run_id": run_id,
+        "session": "dflash",
+        "command": command,
+        "cwd": None,
+        "user": None,
+        "env_base": "minimal",
+        "env": {},
+        "secrets": {},
+        "release": (),
+        "signal": "INT",
+        "grace_s": 5.0,
+        "exit_codes": {"75": "interrupted"},
+    }
+    return StartRun(**{**settings, **more})  # type: ignore[arg-type] # any field, by its name
+
+
+def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
+    """Wait for something that must come true soon."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    for name in ("TMUX", "TMUX_PANE", "TMUX_TMPDIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    # A socket's path is limited to about a hundred bytes: not pytest's long folders.
+    folder = Path(tempfile.mkdtemp(prefix="bench-"))
+    # No ~/.tmux.conf of whoever runs the tests, and a login shell that does nothing odd.
+    monkeypatch.setenv("HOME", str(folder))
+    bench = Bench(folder=folder)
+    bench.checkpoints.mkdir(parents=True)
+    try:
+        yield bench
+    finally:
+        bench.tmux("kill-server")
+        rows = process.table()
+        for run in bench.state.job("dflash").glob("runs/*"):
+            left = process.marked(rows, run.name)
+            assert len(left) < 20, "that cannot all be ours"
+            for member in left:
+                process.send(member, signal.SIGKILL)
+        shutil.rmtree(folder, ignore_errors=True)

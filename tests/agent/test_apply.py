@@ -1,0 +1,293 @@
+"""The transaction: all of it or a clear word, one at a time, on what was seen."""
+
+import fcntl
+import hashlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dflashctl.agent import apply, files, gpu, journal, process
+from dflashctl.agent.apply import perform
+from dflashctl.agent.failures import AgentError
+from dflashctl.agent.protocol import (
+    ClearCheckpoints,
+    Commit,
+    FileWanted,
+    Holder,
+    PlaceFiles,
+    Receive,
+    StepBegun,
+    StepDone,
+    StopRun,
+    VerifyRun,
+)
+
+from .conftest import WHO, Bench, trainer, until
+
+STOP = StopRun(session="dflash", run_id="r1", signal="INT", grace_s=5)
+
+
+def clear(bench: Bench) -> ClearCheckpoints:
+    return ClearCheckpoints(path=str(bench.checkpoints), real_path=str(bench.checkpoints))
+
+
+def upload(bench: Bench, transaction: str, dest: Path, content: bytes) -> FileWanted:
+    """Stage one file for a transaction."""
+    sha256 = hashlib.sha256(content).hexdigest()
+    folder = files.make_staging(bench.state, transaction, len(content))
+    with tarfile.open(folder / files.ARCHIVE, "w") as tar:
+        about = tarfile.TarInfo(sha256)
+        about.size = len(content)
+        tar.addfile(about, io.BytesIO(content))
+    return FileWanted(dest=str(dest), sha256=sha256, size=len(content), mode=0o755)
+
+
+def test_a_whole_deploy_happens_in_its_order_and_is_journalled(bench: Bench) -> None:
+    bench.start("r1", "sleep 60")
+    (bench.checkpoints / "step-1").mkdir()
+    script = bench.folder / "train.sh"
+    file = upload(bench, "t-2", script, b"#!/bin/sh\necho new; sleep 60\n")
+    outcome = bench.commit(
+        Receive(files=(file,)),
+        STOP,
+        clear(bench),
+        PlaceFiles(files=(file,)),
+        trainer("r2", (str(script),), release=(file,)),
+        VerifyRun(run_id="r2", alive_for_s=0.3),
+        files=(file,),
+    )
+    assert outcome.failure is None, outcome.failure
+    assert outcome.run_id == "r2"
+    assert outcome.observed.state == "RUNNING"
+    assert list(bench.checkpoints.iterdir()) == []
+    until(lambda: "new" in bench.log("r2"))
+    facts = [
+        json.loads(line) for line in (bench.state.journal / "t-2.jsonl").read_text().splitlines()
+    ]
+    assert [f["fact"] for f in facts] == ["begin", *["step", "done"] * 6, "end"]
+    done = [event for event in bench.events if isinstance(event, StepDone)][-6:]
+    assert "moved to" in done[2].result
+    assert Path(done[2].facts["moved_to"], "step-1").is_dir()
+    assert not bench.state.staging("t-2").exists()
+    assert json.loads(bench.run("r2").release.read_text())["files"][0]["dest"] == str(script)
+
+
+def test_a_failed_step_ends_it_and_says_what_state_things_are_in(bench: Bench) -> None:
+    bench.start("r1", "sleep 60")
+    (bench.checkpoints / "step-1").mkdir()
+    absent = FileWanted(dest=str(bench.folder / "x"), sha256="0" * 64, size=1, mode=0o644)
+    outcome = bench.commit(STOP, PlaceFiles(files=(absent,)), clear(bench))
+    assert outcome.failed_at == 1
+    assert outcome.failure is not None
+    assert outcome.observed.state == "STOPPED"
+    assert (bench.checkpoints / "step-1").is_dir(), "what comes after is not done"
+
+
+def test_nothing_is_touched_when_the_target_changed_since_it_was_looked_at(bench: Bench) -> None:
+    bench.start("r1", "sleep 60")
+    seen = bench.observe()
+    bench.stop("r1")
+    bench.start("r2", "sleep 60")
+    late = Commit(
+        transaction="late",
+        look=bench.look(),
+        fingerprint=seen.fingerprint,
+        actions=(STOP,),
+        who=WHO,
+    )
+    with pytest.raises(AgentError, match="stale") as caught:
+        perform(late, bench.state, lambda _: None)
+    assert "run" in caught.value.failure.detail["changed"]
+    assert bench.observe().state == "RUNNING"
+
+
+@pytest.mark.parametrize("change", ["file", "checkpoints", "session"])
+def test_what_makes_an_observation_stale(bench: Bench, change: str) -> None:
+    file = FileWanted(dest=str(bench.folder / "f"), sha256="0" * 64, size=1, mode=0o644)
+    before = bench.observe(files=(file,)).fingerprint
+    if change == "file":
+        (bench.folder / "f").write_text("somebody edited it")
+    elif change == "checkpoints":
+        bench.checkpoints.rmdir()
+    else:
+        bench.tmux("new-session", "-d", "-s", "dflash", "sleep 60")
+    after = bench.observe(files=(file,)).fingerprint
+    assert before != after
+
+
+def test_what_a_running_trainer_does_makes_nothing_stale(bench: Bench) -> None:
+    bench.start("r1", "while :; do sleep 0.05; echo line; done")
+    before = bench.observe().fingerprint
+    (bench.checkpoints / "step-1").mkdir()
+    time.sleep(0.3)
+    assert bench.observe().fingerprint == before
+
+
+def test_a_second_transaction_is_told_who_holds_the_lock(bench: Bench) -> None:
+    with (
+        journal.locked(bench.state, "t-0", replace(WHO, user="bob")),
+        pytest.raises(AgentError, match="lock_held") as caught,
+    ):
+        bench.commit(STOP)
+    assert caught.value.failure.detail["who"] == "bob@desk"
+    assert bench.commit().failure is None, "and afterwards it is free"
+
+
+def test_the_lock_is_seen_without_being_taken(bench: Bench) -> None:
+    assert bench.observe().lock is None
+    with journal.locked(bench.state, "t-0", WHO):
+        lock = bench.observe().lock
+        assert lock is not None
+        assert (lock.who, lock.transaction) == ("ada@desk", "t-0")
+    assert bench.observe().lock is None
+
+
+def test_the_lock_goes_with_its_holder_and_no_run_keeps_it(bench: Bench) -> None:
+    bench.start("r1", "sleep 60")
+    with bench.state.lock.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_a_transaction_that_was_cut_shows_with_its_step_until_the_next_one(bench: Bench) -> None:
+    bench.start("r1", "sleep 60")
+    bench.stop("r1")
+    log = journal.Journal(bench.state, "t-cut")
+    log.write("begin", job="dflash", who="ada@desk", actions=["StopRun", "StartRun"])
+    log.write("step", index=0, action="StopRun")
+    seen = bench.observe()
+    assert seen.state == "INTERRUPTED"
+    assert seen.cut is not None
+    assert (seen.cut.id, seen.cut.step) == ("t-cut", "StopRun")
+    assert bench.start("r2", "sleep 60").failure is None
+    assert bench.observe().cut is None
+
+
+def test_a_half_written_last_line_of_a_journal_does_not_matter(bench: Bench) -> None:
+    bench.state.create()
+    log = journal.Journal(bench.state, "t-cut")
+    log.write("begin", job="dflash", who="ada@desk", actions=[])
+    with (bench.state.journal / "t-cut.jsonl").open("a") as file:
+        file.write('{"at": 1, "fa')
+    cut = bench.observe().cut
+    assert cut is not None
+    assert cut.step == "begin"
+
+
+def test_another_jobs_cut_transaction_is_not_ours(bench: Bench) -> None:
+    bench.state.create()
+    journal.Journal(bench.state, "t-cut").write("begin", job="eval", who="x", actions=[])
+    assert bench.observe().state == "NONE"
+
+
+def test_nothing_starts_while_somebody_holds_a_gpu(bench: Bench, monkeypatch) -> None:
+    stranger = Holder(pid=42, name="vllm", user="bob", devices=("/dev/nvidia0",), ours=False)
+    monkeypatch.setattr(gpu, "holders", lambda _: (stranger,))
+    monkeypatch.setattr(apply, "GPU_RELEASE_S", 0.3)
+    bench.start("r1", "sleep 60")
+    outcome = bench.commit(STOP, trainer("r2", ("sleep", "60")))
+    assert outcome.failure is not None
+    assert outcome.failure.code == "gpu_held"
+    assert outcome.failure.detail["holders"][0]["name"] == "vllm"
+    assert outcome.failed_at == 0
+    assert outcome.observed.state == "STOPPED"
+
+
+def test_an_environment_that_is_not_as_declared_fails_the_start(bench: Bench, monkeypatch) -> None:
+    bench.start("r1", "sleep 60")
+    wanted = trainer("r2", ("sleep", "60"), env={"A": "1"}, secrets={"B": "2"})
+    with monkeypatch.context() as bent:
+        # Nobody carries a marker then, so that the end of the test finds nobody either.
+        bent.setattr(process, "environment", lambda _: {})
+        outcome = bench.commit(STOP, wanted, VerifyRun(run_id="r2", alive_for_s=0))
+    assert outcome.failure is not None
+    assert outcome.failure.code == "env_mismatch"
+    assert outcome.failure.detail == {"names": ["A", "B", process.RUN_MARKER]}
+
+
+def test_a_fault_of_ours_ends_the_journal_and_carries_its_traceback(
+    bench: Bench, monkeypatch
+) -> None:
+    def burst(*_: object) -> None:
+        raise RuntimeError("burst")
+
+    monkeypatch.setattr("dflashctl.agent.checkpoints.clear", burst)
+    outcome = bench.commit(clear(bench))
+    assert outcome.failure is not None
+    assert outcome.failure.code == "internal"
+    assert "burst" in outcome.failure.detail["traceback"]
+    assert bench.observe().cut is None
+
+
+def agent(bench: Bench) -> subprocess.Popen[bytes]:
+    """The agent as a process of its own, on pipes."""
+    code = "import sys; from dflashctl.agent.serve import serve; serve(sys.argv[1])"
+    return subprocess.Popen(
+        (sys.executable, "-c", code, str(bench.state.path)),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": str(Path(apply.__file__).parents[2])},
+    )
+
+
+def test_what_was_staged_goes_when_the_input_ends_before_the_commit(bench: Bench) -> None:
+    from dflashctl.agent import wire
+    from dflashctl.agent.protocol import Stage, Staging
+
+    child = agent(bench)
+    assert child.stdin is not None
+    assert child.stdout is not None
+    child.stdin.write(wire.dump(Stage(transaction="t-x", bytes_needed=10, over="file")))
+    child.stdin.flush()
+    staging = wire.load(Staging, child.stdout.readline())
+    assert Path(staging.folder).is_dir()
+    child.stdin.close()
+    assert child.wait(10) == 0
+    assert not Path(staging.folder).exists()
+    child.stdout.close()
+
+
+def test_a_begun_transaction_goes_on_when_everything_around_it_goes_away(bench: Bench) -> None:
+    from dflashctl.agent import wire
+
+    bench.start("r1", "trap '' INT; while :; do sleep 0.1; done")
+    seen = bench.observe()
+    commit = Commit(
+        transaction="t-y",
+        look=bench.look(),
+        fingerprint=seen.fingerprint,
+        actions=(
+            replace(STOP, grace_s=1.0),
+            trainer("r2", ("sleep", "60")),
+            VerifyRun(run_id="r2", alive_for_s=0),
+        ),
+        who=WHO,
+    )
+    child = agent(bench)
+    assert child.stdin is not None
+    assert child.stdout is not None
+    child.stdin.write(wire.dump(commit))
+    child.stdin.flush()
+    assert wire.load(StepBegun, child.stdout.readline()).index == 0
+    child.stdin.close()
+    child.stdout.close()
+    child.send_signal(1)
+    assert child.wait(20) == 0
+    after = bench.observe()
+    assert after.run is not None
+    assert (after.state, after.run.id, after.cut) == ("RUNNING", "r2", None)
+
+
+def test_a_line_that_is_no_request_ends_the_agent_without_harm(bench: Bench) -> None:
+    child = agent(bench)
+    out, _ = child.communicate(b"rm -rf /\n", timeout=10)
+    assert out == b""
+    assert child.returncode == 0

@@ -1,0 +1,85 @@
+"""The look: what is told of a target besides its runs."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from dflashctl.agent import cgroup
+from dflashctl.agent.protocol import Probe
+
+from .conftest import Bench
+
+
+def test_a_look_at_an_empty_target_creates_nothing(bench: Bench) -> None:
+    seen = bench.observe()
+    assert (seen.state, seen.run, seen.session, seen.cut) == ("NONE", None, None, None)
+    assert not bench.state.path.exists()
+
+
+def test_the_disks_of_all_places_are_told_even_of_those_to_come(bench: Bench) -> None:
+    seen = bench.observe(cwd=str(bench.folder / "not" / "yet"))
+    assert {disk.path for disk in seen.disks} == {
+        str(bench.state.path), str(bench.checkpoints), str(bench.folder / "not" / "yet"),
+    }  # fmt: skip
+    assert all(0 < disk.free <= disk.total for disk in seen.disks)
+
+
+@pytest.mark.parametrize(
+    ("python", "imports", "problem", "missing"),
+    [
+        (sys.executable, ("json",), None, ()),
+        (
+            sys.executable,
+            ("json", "no_such_module"),
+            None,
+            ("no_such_module (ModuleNotFoundError)",),
+        ),
+        ("/no/such/python", (), "not_found", ()),
+        ("/etc/passwd", (), "not_executable", ()),
+        ("/bin/false", (), "fails", ()),
+    ],
+)
+def test_an_interpreter_is_tried_as_the_trainer_would(
+    bench: Bench, python: str, imports: tuple[str, ...], problem: str | None, missing: tuple
+) -> None:
+    probe = bench.observe(probe=Probe(python=python, imports=imports)).probe
+    assert probe is not None
+    assert (probe.problem, probe.missing) == (problem, missing)
+    assert (probe.version is None) == (problem is not None)
+
+
+def test_a_terminal_that_is_unknown_over_there_falls_back(bench: Bench) -> None:
+    assert bench.observe(term="no-such-terminal").terminal in ("xterm-256color", "xterm", "vt100")
+    known = next(
+        n for n in ("xterm", "linux", "vt100") if Path(f"/lib/terminfo/{n[0]}/{n}").exists()
+    )
+    assert bench.observe(term=known).terminal == known
+    assert bench.observe(term="../../etc/passwd").terminal != "../../etc/passwd"
+
+
+def test_a_folder_or_a_user_that_is_not_there_is_a_problem(bench: Bench) -> None:
+    assert bench.observe(cwd="/no/such", user="nobody-by-this-name").problems == (
+        "no_cwd", "no_user",
+    )  # fmt: skip
+    assert bench.observe(cwd="/", user=None).problems == ()
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root can become anybody")
+def test_a_user_whom_we_cannot_become_is_a_problem(bench: Bench) -> None:
+    assert bench.observe(user="root").problems == ("cannot_become_user",)
+
+
+def test_memory_kills_are_counted_in_both_versions_of_the_cgroup(tmp_path: Path) -> None:
+    own = tmp_path / "cgroup"
+    own.write_text("0::/box\n")
+    (tmp_path / "box").mkdir()
+    (tmp_path / "box" / "memory.events").write_text("low 0\noom 2\noom_kill 1\n")
+    assert cgroup.oom_kills(own, tmp_path) == 1
+    own.write_text("7:cpu:/x\n4:memory:/gone/from/here\n0::/none\n")
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory" / "memory.oom_control").write_text("under_oom 0\noom_kill 3\n")
+    assert cgroup.oom_kills(own, tmp_path) == 3
+    own.write_text("garbage")
+    assert cgroup.oom_kills(own, tmp_path) is None

@@ -1,0 +1,82 @@
+"""Messages survive the wire, and nothing else passes for one."""
+
+import dataclasses
+import json
+import typing
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dflashctl.agent import protocol, wire
+
+MESSAGES = tuple(
+    kind
+    for kind in vars(protocol).values()
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind)
+)
+
+
+def values(kind: Any) -> st.SearchStrategy[Any]:
+    """Any value of a message field's type."""
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if kind is Any:
+        return st.none() | st.integers() | st.text()
+    if origin is tuple:
+        return st.lists(values(args[0]), max_size=2).map(tuple)
+    if origin is dict:
+        return st.dictionaries(st.text(), values(args[1]), max_size=2)
+    if origin is typing.Literal:
+        return st.sampled_from(args)
+    if origin is not None:
+        return st.one_of([values(arg) for arg in args])
+    if dataclasses.is_dataclass(kind):
+        hints = typing.get_type_hints(kind)
+        return st.builds(kind, **{name: values(hint) for name, hint in hints.items()})
+    scalars: dict[Any, st.SearchStrategy[Any]] = {
+        float: st.floats(allow_nan=False, allow_infinity=False),
+        str: st.text(alphabet=st.characters()),  # undecodable file names are surrogates
+        type(None): st.none(),
+    }
+    return scalars.get(kind, st.from_type(kind))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+@pytest.mark.parametrize("kind", MESSAGES, ids=lambda kind: kind.__name__)
+def test_every_message_comes_back_as_it_was_sent(kind: Any, data: st.DataObject) -> None:
+    message = data.draw(values(kind))
+    line = wire.dump(message)
+    assert line.count(b"\n") == 1
+    assert wire.load(kind, line) == message
+
+
+@given(st.binary() | st.text())
+def test_garbage_is_never_taken_for_a_message(line: bytes | str) -> None:
+    with pytest.raises(wire.WireError):
+        wire.load(protocol.Request, line)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda body: body.pop("lines"),
+        lambda body: body.update(extra=1),
+        lambda body: body.update(lines="10"),
+        lambda body: body.update(lines=True),
+        lambda body: body.update(follow=None),
+        lambda body: body.update({"is": "Observed"}),
+        lambda body: body.pop("is"),
+    ],
+)
+def test_a_message_with_a_field_missing_unknown_or_mistyped_is_refused(change: Any) -> None:
+    body = json.loads(wire.dump(protocol.Logs(job="a", run_id=None, lines=10, follow=False)))
+    change(body)
+    with pytest.raises(wire.WireError):
+        wire.load(protocol.Request, json.dumps(body))
+
+
+def test_deep_nesting_is_refused_rather_than_overflowing_the_stack() -> None:
+    with pytest.raises(wire.WireError):
+        wire.load(protocol.Request, "[" * 100_000)
