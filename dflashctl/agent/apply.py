@@ -11,11 +11,12 @@ from typing import Any
 
 from dflashctl.agent import checkpoints, files, gpu, launch, process, runs
 from dflashctl.agent.failures import AgentError, from_os_error
-from dflashctl.agent.journal import Journal, locked, name_of
+from dflashctl.agent.journal import Journal, facts, holder, last_step, locked, name_of
 from dflashctl.agent.observe import observe, scene
 from dflashctl.agent.process import Process
 from dflashctl.agent.protocol import (
     Action,
+    Ask,
     ClearCheckpoints,
     Commit,
     Event,
@@ -54,6 +55,41 @@ def perform(commit: Commit, state: StateFolder, emit: Callable[[Event], None]) -
         files.drop_staging(state, commit.transaction)
 
 
+def what_came_of(ask: Ask, state: StateFolder, emit: Callable[[Event], None]) -> Outcome:
+    """The end of a transaction, from its journal, once nobody is at work on it any more.
+
+    Raises:
+        AgentError: ``not_begun`` when the transaction never came to hold the lock.
+    """
+    while (now := holder(state)) is not None and now.transaction == ask.transaction:
+        time.sleep(0.1)
+    known = facts(state, ask.transaction)
+    if not known:
+        raise AgentError("not_begun")
+    failure: Failure | None = None
+    for fact in known:
+        if fact["fact"] == "done":
+            emit(
+                StepDone(
+                    index=fact["index"],
+                    seconds=fact["seconds"],
+                    result=fact["result"],
+                    facts=fact["facts"],
+                )
+            )
+        elif fact["fact"] == "failed":
+            failure = Failure(code=fact["code"], detail=fact["detail"])
+    begun = [fact for fact in known if fact["fact"] == "step"]
+    if failure is None and known[-1]["fact"] != "end":
+        failure = Failure(code="cut_off", detail={"step": last_step(known)})
+    return Outcome(
+        run_id=known[-1].get("run_id"),
+        failed_at=(begun[-1]["index"] if begun else 0) if failure else None,
+        failure=failure,
+        observed=observe(replace(ask.look, gpus=False, probe=None), state),
+    )
+
+
 def _check_unchanged(commit: Commit, state: StateFolder) -> None:
     now = observe(replace(commit.look, gpus=False, probe=None), state).fingerprint
     then = commit.fingerprint
@@ -84,15 +120,16 @@ class _Transaction:
             failure, result = self._attempt(index, action)
             if failure is not None:
                 failed_at = index
-                journal.write("failed", index=index, code=failure.code)
+                journal.write("failed", index=index, code=failure.code, detail=failure.detail)
                 break
             took = round(time.monotonic() - begun, 3)
-            journal.write("done", index=index, result=result[0], facts=result[1])
+            journal.write("done", index=index, seconds=took, result=result[0], facts=result[1])
             self.emit(StepDone(index=index, seconds=took, result=result[0], facts=result[1]))
-        journal.write("end", ok=failure is None)
-        starts = [a for a in commit.actions[:failed_at] if isinstance(a, StartRun)]
+        starts = [a.run_id for a in commit.actions[:failed_at] if isinstance(a, StartRun)]
+        run_id = starts[0] if starts else None
+        journal.write("end", ok=failure is None, run_id=run_id)
         return Outcome(
-            run_id=starts[0].run_id if starts else None,
+            run_id=run_id,
             failed_at=failed_at,
             failure=failure,
             observed=observe(replace(commit.look, gpus=False, probe=None), self.state),
@@ -120,6 +157,8 @@ class _Transaction:
                 count, aside = checkpoints.clear(
                     action.path, action.real_path, self.commit.transaction
                 )
+                if aside is None:
+                    return "nothing was there", {"count": 0, "path": action.real_path}
                 moved = {"moved_to": str(aside), "count": count, "path": action.real_path}
                 return f"{count} moved to {aside}", moved
             case PlaceFiles():
@@ -139,7 +178,8 @@ class _Transaction:
         ours = view.run is not None and view.run.id == action.run_id and folder is not None
         if ours and folder and not folder.exit.exists():
             write_json(folder.stop, request)
-        roots = [pane.pid for pane in view.panes]
+        panes = tmux.session(action.session)
+        roots = [pane.pid for pane in panes]
         supervisor = view.who.supervisor if view.who else None
         spared = frozenset({supervisor} if supervisor else ())
 
@@ -156,13 +196,12 @@ class _Transaction:
             raise AgentError("still_alive", pids=sorted(p.pid for p in alive))
         self._await_supervisor(supervisor)
         tmux.close(action.session)
-        for server in {pane.server for pane in view.panes}:
+        for server in {pane.server for pane in panes}:
             tmux.settle(server)
         if ours and folder:
             asked = read_json(folder.stop)
             if asked is not None:
                 write_json(folder.stop, {**asked, "rung": rung})
-        self._await_gpus()
         how = {"gone": "was over", "signal": f"by {action.signal}"}.get(rung, f"by {rung}")
         return f"gone, {how}", {"rung": rung}
 
@@ -178,7 +217,7 @@ class _Transaction:
         )
 
     def _await_gpus(self) -> None:
-        """A GPU is not free at the very moment its last process goes."""
+        """Nothing starts on a held GPU; it is not free at the very moment its holder goes."""
         deadline = time.monotonic() + GPU_RELEASE_S
         while held := gpu.holders(()):
             if time.monotonic() > deadline:
@@ -190,6 +229,8 @@ class _Transaction:
             time.sleep(0.2)
 
     def _start(self, action: StartRun) -> Result:
+        if action.free_gpus:
+            self._await_gpus()
         look = self.commit.look
         tmux = Tmux(look.tmux_socket)
         folder = launch.start(action, look.job, self.state, tmux, name_of(self.commit.who))

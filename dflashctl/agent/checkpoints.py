@@ -109,20 +109,22 @@ def is_mount_point(path: Path) -> bool:
     return path.is_mount()
 
 
-def clear(path: str, real_path: str, transaction: str) -> tuple[int, Path]:
+def clear(path: str, real_path: str, transaction: str) -> tuple[int, Path | None]:
     """Move all that the folder holds aside; nothing is deleted.
 
     An ordinary folder is renamed to ``<parent>/.<name>.dflashctl-trash/<transaction>``
     and made anew with the same owner, mode and access lists. The entries of a mount point
     go to ``<path>/.dflashctl-trash/<transaction>``.
 
-    Returns how many entries moved, and where to. Raises:
+    Returns how many entries moved, and where to (None: there is no such folder). Raises:
         AgentError: ``guarded`` when the path leads elsewhere than it did,
             ``cannot_rename`` when the filesystem refuses; nothing has moved then.
     """
     real = Path(os.path.realpath(path))
     if str(real) != real_path:
         raise AgentError("guarded", path=str(real), problem="moved")
+    if not real.exists():
+        return 0, None
     count = len(_entries(real))
     try:
         if is_mount_point(real):

@@ -89,24 +89,34 @@ class Journal:
             os.close(handle)
 
 
+def facts(state: StateFolder, transaction: str) -> list[dict[str, Any]]:
+    """What a transaction wrote down so far; empty when it never began."""
+    return _facts(state.journal / f"{transaction}.jsonl")
+
+
 def cut(state: StateFolder, job: str) -> CutTransaction | None:
     """The job's newest transaction, if it has no end and nobody is at work on it."""
     if holder(state) is not None:
         return None
     for path in sorted(state.journal.glob("*.jsonl"), key=_modified, reverse=True):
-        facts = _facts(path)
-        if not facts or facts[0].get("job") != job:
+        known = _facts(path)
+        if not known or known[0].get("job") != job:
             continue
-        if facts[-1].get("fact") == "end":
+        if known[-1].get("fact") == "end":
             return None
-        steps = [fact for fact in facts if fact.get("fact") == "step"]
         return CutTransaction(
             id=path.stem,
-            step=str(steps[-1]["action"]) if steps else "begin",
-            at=float(facts[-1]["at"]),
-            who=str(facts[0].get("who", "somebody")),
+            step=last_step(known),
+            at=float(known[-1]["at"]),
+            who=str(known[0].get("who", "somebody")),
         )
     return None
+
+
+def last_step(known: list[dict[str, Any]]) -> str:
+    """The action that a transaction was at last."""
+    steps = [str(fact["action"]) for fact in known if fact.get("fact") == "step"]
+    return steps[-1] if steps else "begin"
 
 
 def _modified(path: Path) -> float:
@@ -116,9 +126,9 @@ def _modified(path: Path) -> float:
 
 
 def _facts(path: Path) -> list[dict[str, Any]]:
-    facts = []
+    found = []
     with suppress(OSError):
         for line in path.read_bytes().splitlines():
             with suppress(ValueError):
-                facts.append(json.loads(line))
-    return facts
+                found.append(json.loads(line))
+    return found

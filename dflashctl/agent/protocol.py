@@ -3,7 +3,7 @@
 Over one agent process, lines of JSON (see ``wire``) travel in both directions::
 
     loader  -> "dflashctl-agent 1 ready" or "... send" (then the bundle follows on its stdin)
-    client  -> Look | Stage | Chunk* | Commit | Logs
+    client  -> Look | Stage | Chunk* | Commit | Ask | Logs
     agent   -> Event*, then one reply:  Observed | Staging | Outcome | LogEnd | Failure
 
 Times are seconds since the epoch, durations seconds, sizes bytes unless a name says
@@ -12,7 +12,7 @@ otherwise. An unknown value is None. Modes are permission bits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dflashctl.agent.process import Rung
@@ -174,6 +174,7 @@ class StartRun:
         release: the files that the run is started with.
         signal, grace_s: how to stop the run, for the supervisor's own use.
         exit_codes: the meaning of the trainer's own exit codes.
+        free_gpus: no process at all may hold a GPU when it starts.
     """
 
     run_id: str
@@ -183,11 +184,12 @@ class StartRun:
     user: str | None
     env_base: Literal["login", "minimal"]
     env: dict[str, str]
-    secrets: dict[str, str]
+    secrets: dict[str, str] = field(repr=False)
     release: tuple[FileWanted, ...]
     signal: str
     grace_s: float
     exit_codes: dict[str, Ending]
+    free_gpus: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,6 +219,18 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What came of a transaction whose end was not heard, because the connection broke?
+
+    Waits while it is at work. The answer is the same `StepDone` events and `Outcome` that
+    the commit would have given; ``not_begun`` when it never came to that.
+    """
+
+    transaction: str
+    look: Look
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Logs:
     """The last ``lines`` lines of a run's output, and on with it if ``follow``."""
 
@@ -226,7 +240,7 @@ class Logs:
     follow: bool
 
 
-Request = Look | Stage | Chunk | Commit | Logs
+Request = Look | Stage | Chunk | Commit | Ask | Logs
 
 
 # --- what is seen --------------------------------------------------------------------
@@ -498,8 +512,9 @@ class Staging:
 class Failure:
     """What went wrong, as a code with its data. Codes, and what ``detail`` holds:
 
-    ``lock_held`` (who, since) · ``stale`` (changed) · ``no_tmux`` · ``disk_full`` (path,
-    free, needed) · ``bad_upload`` (sha256, reason) · ``unwritable`` (path, reason) ·
+    ``lock_held`` (who, since) · ``stale`` (changed) · ``not_begun`` · ``cut_off`` (step) ·
+    ``disk_full`` (path, free, needed) · ``bad_upload`` (sha256, reason) ·
+    ``unwritable`` (path, reason) ·
     ``still_alive`` (pids) · ``gpu_held`` (holders, memory) · ``cannot_rename`` (path,
     reason) · ``guarded`` (path, problem) · ``start_failed`` (reason) · ``died_early``
     (exit_code, signal, after_s, log) · ``env_mismatch`` (names) · ``no_run`` (run_id) ·

@@ -6,7 +6,7 @@ import hashlib
 import json
 import signal
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from dflashctl.agent import process
@@ -132,5 +132,5 @@ def signal_name(number: int | None) -> str | None:
 
 def release_id(files: Iterable[FileWanted], command: tuple[str, ...]) -> str:
     """Names a release by its content: the first 12 digits of a SHA-256 over it."""
-    content = {"files": sorted((asdict(f) for f in files), key=str), "command": command}
+    content = {"files": sorted((f.dest, f.sha256, f.mode) for f in files), "command": command}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]

@@ -13,12 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dflashctl.agent import files, logs, wire
-from dflashctl.agent.apply import perform
+from dflashctl.agent.apply import perform, what_came_of
 from dflashctl.agent.failures import AgentError, from_os_error
 from dflashctl.agent.observe import observe
 from dflashctl.agent.protocol import (
     HEARTBEAT_S,
     Alive,
+    Ask,
     Chunk,
     Commit,
     Event,
@@ -191,6 +192,8 @@ def _do(
         case Commit():
             out.committed = True
             return perform(request, state, out.send)
+        case Ask():
+            return what_came_of(request, state, out.send)
         case Logs():
 
             def send(text: str) -> None:

@@ -123,6 +123,7 @@ def trainer(run_id: str, command: tuple[str, ...], **more: object) -> StartRun:
         "signal": "INT",
         "grace_s": 5.0,
         "exit_codes": {"75": "interrupted"},
+        "free_gpus": True,
     }
     return StartRun(**{**settings, **more})  # type: ignore[arg-type] # any field, by its name
 

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tarfile
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -18,10 +19,12 @@ from dflashctl.agent import apply, files, gpu, journal, process
 from dflashctl.agent.apply import perform
 from dflashctl.agent.failures import AgentError
 from dflashctl.agent.protocol import (
+    Ask,
     ClearCheckpoints,
     Commit,
     FileWanted,
     Holder,
+    Outcome,
     PlaceFiles,
     Receive,
     StepBegun,
@@ -189,15 +192,17 @@ def test_another_jobs_cut_transaction_is_not_ours(bench: Bench) -> None:
 
 def test_nothing_starts_while_somebody_holds_a_gpu(bench: Bench, monkeypatch) -> None:
     stranger = Holder(pid=42, name="vllm", user="bob", devices=("/dev/nvidia0",), ours=False)
+    bench.start("r1", "sleep 60")
     monkeypatch.setattr(gpu, "holders", lambda _: (stranger,))
     monkeypatch.setattr(apply, "GPU_RELEASE_S", 0.3)
-    bench.start("r1", "sleep 60")
     outcome = bench.commit(STOP, trainer("r2", ("sleep", "60")))
     assert outcome.failure is not None
     assert outcome.failure.code == "gpu_held"
     assert outcome.failure.detail["holders"][0]["name"] == "vllm"
-    assert outcome.failed_at == 0
+    assert outcome.failed_at == 1
     assert outcome.observed.state == "STOPPED"
+    free = replace(trainer("r3", ("sleep", "60")), free_gpus=False)
+    assert bench.commit(free).failure is None, "a job that uses none does not mind"
 
 
 def test_an_environment_that_is_not_as_declared_fails_the_start(bench: Bench, monkeypatch) -> None:
@@ -224,6 +229,40 @@ def test_a_fault_of_ours_ends_the_journal_and_carries_its_traceback(
     assert outcome.failure.code == "internal"
     assert "burst" in outcome.failure.detail["traceback"]
     assert bench.observe().cut is None
+
+
+def ask(bench: Bench, transaction: str) -> tuple[Outcome, list[StepDone]]:
+    events: list[StepDone] = []
+    question = Ask(transaction=transaction, look=bench.look())
+    return apply.what_came_of(question, bench.state, events.append), events  # type: ignore[arg-type] # only such events come
+
+
+def test_what_came_of_a_transaction_can_be_asked_afterwards(bench: Bench) -> None:
+    told = bench.start("r1", "sleep 60")
+    again, events = ask(bench, "t-1")
+    assert (again.run_id, again.failed_at, again.failure) == (told.run_id, None, None)
+    assert events == [event for event in bench.events if isinstance(event, StepDone)]
+    told = bench.start("r2", "sleep 60")
+    again, _ = ask(bench, "t-2")
+    assert (again.failed_at, again.failure) == (told.failed_at, told.failure)
+    with pytest.raises(AgentError, match="not_begun"):
+        ask(bench, "t-never")
+
+
+def test_asking_waits_while_the_transaction_is_at_work(bench: Bench) -> None:
+    with journal.locked(bench.state, "t-x", WHO):
+        log = journal.Journal(bench.state, "t-x")
+        log.write("begin", job="dflash", who="ada@desk", actions=["StopRun"])
+        log.write("step", index=0, action="StopRun")
+        answers: list[Outcome] = []
+        asking = threading.Thread(target=lambda: answers.append(ask(bench, "t-x")[0]))
+        asking.start()
+        asking.join(0.5)
+        assert asking.is_alive()
+    asking.join(10)
+    assert answers[0].failure is not None
+    assert answers[0].failure.code == "cut_off"
+    assert answers[0].failure.detail == {"step": "StopRun"}
 
 
 def agent(bench: Bench) -> subprocess.Popen[bytes]:

@@ -42,7 +42,14 @@ def contents(folder: Path) -> set[str]:
 
 
 def clear(path: Path, transaction: str = "t-1") -> tuple[int, Path]:
-    return checkpoints.clear(str(path), os.path.realpath(path), transaction)
+    count, aside = checkpoints.clear(str(path), os.path.realpath(path), transaction)
+    assert aside is not None
+    return count, aside
+
+
+def test_clearing_a_folder_that_is_not_there_does_nothing(tmp_path) -> None:
+    assert checkpoints.clear(str(tmp_path / "a"), str(tmp_path / "a"), "t") == (0, None)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_folder_is_counted_without_following_links(store, state) -> None:
