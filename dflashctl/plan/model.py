@@ -3,9 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from dflashctl.agent.protocol import Action
-from dflashctl.errors import Refusal
+if TYPE_CHECKING:
+    from dflashctl.agent.protocol import Action, FileWanted
+    from dflashctl.errors import Refusal
+    from dflashctl.inventory.model import Target
+    from dflashctl.playbook.model import Playbook
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desired:
+    """What a verb wants of one target.
+
+    Attributes:
+        playbook: the job.
+        target: where.
+        files: the playbook's files with their hashes, for the verbs that start a run.
+        secrets: variables for the trainer that are shown and recorded nowhere.
+        run_id: the id that a run gets if one is started.
+    """
+
+    playbook: Playbook
+    target: Target
+    files: tuple[FileWanted, ...] = ()
+    secrets: dict[str, str] = field(default_factory=dict, repr=False)
+    run_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,151 @@
+"""deploy: bring the playbook's files, and start the run that uses them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dflashctl.agent.protocol import ClearCheckpoints, PlaceFiles, Receive
+from dflashctl.errors import MissingSetting, Refusal
+from dflashctl.plan import words
+from dflashctl.plan.model import Plan, Step
+from dflashctl.plan.preflight import preflight, seen_files
+from dflashctl.plan.steps import (
+    command_for,
+    lives,
+    run_spec,
+    start_steps,
+    stop_steps,
+    what_lives,
+)
+
+if TYPE_CHECKING:
+    from dflashctl.agent.protocol import CheckpointsSeen, Observed
+    from dflashctl.plan.model import Desired
+
+
+def plan_deploy(
+    desired: Desired, seen: Observed, *, restart: bool, clear: bool, wait: bool
+) -> Plan:
+    """Bring files that changed and start a run; a running job needs ``restart`` for it.
+
+    ``clear`` moves the checkpoints away before the new run; ``wait`` has the new run
+    prove that it stays alive.
+
+    Raises:
+        MissingSetting: the playbook does not say what to run, or what to clear.
+    """
+    if lives(seen) and not restart:
+        return _beside_a_running_job(desired, seen, clear=clear)
+    run = run_spec(desired, "deploy")
+    receive, place = _file_steps(desired, seen)
+    clearing, clear_notes = _clear_steps(desired, seen) if clear else ((), ())
+    command, notes = command_for(run, seen, cleared=clear)
+    reason = "--restart" if restart else "nothing runs"
+    steps = (
+        *receive,
+        *stop_steps(desired, seen, "--restart" if lives(seen) else "its name is needed"),
+        *clearing,
+        *place,
+        *start_steps(desired, run, command, desired.files, reason=reason, wait=wait),
+    )
+    return Plan(
+        steps=steps,
+        notes=(*_cut_notes(seen), *clear_notes, *notes),
+        refusals=preflight(desired, seen, steps),
+        run_id=desired.run_id,
+    )
+
+
+def _beside_a_running_job(desired: Desired, seen: Observed, *, clear: bool) -> Plan:
+    """Without --restart: the files may come, the job stays."""
+    run_spec(desired, "deploy")
+    receive, place = _file_steps(desired, seen)
+    name = desired.playbook.name
+    if place:
+        note = f"{name} keeps running the old files; --restart applies them"
+    else:
+        note = f"{name} keeps running, and its files are in place; --restart starts it anew"
+    notes = [*_cut_notes(seen), note]
+    if seen.session and seen.session.adopted:
+        notes.append(f"{words.at_hand(seen.session)} is left alone; --restart replaces it, too")
+    steps = (*receive, *place)
+    refusals = preflight(desired, seen, steps)
+    if clear:
+        running = Refusal(
+            code="clear_while_running",
+            message=f"{what_lives(seen)} is using the checkpoints",
+            remedy="add --restart to stop it first: deploy --restart --clear-checkpoints",
+        )
+        refusals = (running, *refusals)
+    return Plan(steps=steps, notes=tuple(notes), refusals=refusals)
+
+
+def _file_steps(desired: Desired, seen: Observed) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+    """What to receive (not yet kept there), and what to place (not as wanted there)."""
+    pairs = seen_files(desired.files, seen)
+    unknown = {wanted.sha256: wanted for wanted, there in pairs if not there.stored}
+    differing = tuple(
+        wanted
+        for wanted, there in pairs
+        if (there.sha256, there.mode) != (wanted.sha256, wanted.mode)
+    )
+    receive: tuple[Step, ...] = ()
+    place: tuple[Step, ...] = ()
+    if unknown:
+        amount = words.size(sum(wanted.size for wanted in unknown.values()))
+        receive = (
+            Step(
+                action=Receive(files=tuple(unknown.values())),
+                what=f"send {words.counted(len(unknown), 'file')} ({amount})",
+                why="not kept on the target yet; checked by SHA-256",
+            ),
+        )
+    if differing:
+        names = words.listed(tuple(wanted.dest for wanted in differing))
+        fresh = all(there.sha256 is None for wanted, there in pairs if wanted in differing)
+        place = (
+            Step(
+                action=PlaceFiles(files=differing),
+                what=f"put {names} in place",
+                why="not there yet" if fresh else "different there",
+            ),
+        )
+    return receive, place
+
+
+def _clear_steps(desired: Desired, seen: Observed) -> tuple[tuple[Step, ...], tuple[str, ...]]:
+    """Move the checkpoints away, or a note why there is nothing to move.
+
+    While something lives there may yet be something: stopped, the trainer may save.
+    """
+    spec, there = desired.playbook.checkpoints, seen.checkpoints
+    if spec is None or there is None:
+        raise MissingSetting(
+            verb="deploy --clear-checkpoints",
+            setting="checkpoints.path",
+            path=desired.playbook.path,
+        )
+    if there.problem is None and not there.count and not lives(seen):
+        how = "is empty" if there.exists else "does not exist"
+        return (), (f"nothing to clear: {spec.path} {how}",)
+    away = f"moved to {trash_of(there)}, nothing is deleted"
+    really = "" if there.real_path == there.path else f" (really {there.real_path})"
+    what = words.checkpoints(there) if there.count else "what the stopped run saves"
+    step = Step(
+        action=ClearCheckpoints(path=there.path, real_path=there.real_path),
+        what=f"clear {there.path}{really}: {what}",
+        why=f"--clear-checkpoints; {away}",
+    )
+    return (step,), ()
+
+
+def trash_of(seen: CheckpointsSeen) -> str:
+    """Where cleared checkpoints go: beside the folder, or inside it if it is a mount."""
+    if seen.mount_point:
+        return f"{seen.real_path}/.dflashctl-trash"
+    parent, _, name = seen.real_path.rpartition("/")
+    return f"{parent}/.{name}.dflashctl-trash"
+
+
+def _cut_notes(seen: Observed) -> tuple[str, ...]:
+    return (words.cut_short(seen.cut),) if seen.cut else ()

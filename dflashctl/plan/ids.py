@@ -1,0 +1,28 @@
+"""Names for runs and transactions: a time that sorts, the job, and a little chance."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+# Base32 without capitals: no letter of it is taken for another one when read aloud.
+ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
+
+
+def run_id(job: str, now: datetime, choose: Callable[[str], str]) -> str:
+    """``2026-11-29T1206Z-dflash-k3f9``: the minute in UTC, the job, four characters.
+
+    ``now`` knows its time zone; ``choose`` picks one character of a text, as
+    ``secrets.choice`` does.
+    """
+    chance = "".join(choose(ALPHABET) for _ in range(4))
+    return f"{now.astimezone(UTC):%Y-%m-%dT%H%MZ}-{job}-{chance}"
+
+
+def transaction_id(job: str, now: datetime, choose: Callable[[str], str]) -> str:
+    """``t-2026-11-29T1206Z-dflash-k3f9``: formed like a run's id."""
+    return f"t-{run_id(job, now, choose)}"

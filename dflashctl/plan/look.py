@@ -1,0 +1,47 @@
+"""What to look at on a target, for each verb no more than it needs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dflashctl.agent.protocol import Look, Probe
+
+if TYPE_CHECKING:
+    from dflashctl.plan.model import Desired
+    from dflashctl.playbook.model import PreflightSpec
+
+
+def look_for(desired: Desired, *, gpus: bool = True) -> Look:
+    """The cheap look: state, session and checkpoints; for status, logs, attach and stop.
+
+    ``gpus=False`` spares those who show no GPUs the seconds that nvidia-smi may take.
+    """
+    playbook = desired.playbook
+    return Look(
+        job=playbook.name,
+        session=playbook.session,
+        tmux_socket=desired.target.tmux_socket,
+        checkpoints=playbook.checkpoints.path if playbook.checkpoints else None,
+        exit_codes=playbook.run.exit_codes if playbook.run else None,
+        gpus=gpus,
+    )
+
+
+def look_before_start(desired: Desired) -> Look:
+    """The whole look, for deploy and start: files and what preflight asks for, too."""
+    run = desired.playbook.run
+    return replace(
+        look_for(desired),
+        files=desired.files,
+        cwd=run.cwd if run else None,
+        user=run.user if run else None,
+        probe=probe_for(desired.playbook.preflight),
+    )
+
+
+def probe_for(spec: PreflightSpec) -> Probe | None:
+    """The interpreter to try, if the playbook names one or something to import."""
+    if spec.python is None and not spec.imports:
+        return None
+    return Probe(python=spec.python or "python3", imports=spec.imports)

@@ -1,0 +1,88 @@
+"""start: run what was deployed before, exactly as it lies on the target."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dflashctl.agent.protocol import FileWanted
+from dflashctl.errors import Refusal
+from dflashctl.plan import words
+from dflashctl.plan.model import Plan
+from dflashctl.plan.preflight import preflight, seen_files
+from dflashctl.plan.steps import (
+    command_for,
+    lives,
+    run_spec,
+    start_steps,
+    stop_steps,
+    what_lives,
+)
+
+if TYPE_CHECKING:
+    from dflashctl.agent.protocol import Observed
+    from dflashctl.plan.model import Desired
+
+
+def plan_start(desired: Desired, seen: Observed, *, wait: bool) -> Plan:
+    """Start a run from the files as they are there; a running job is left alone.
+
+    Raises:
+        MissingSetting: the playbook does not say what to run.
+    """
+    run = run_spec(desired, "start")
+    if lives(seen):
+        return Plan(notes=(f"already running: {what_lives(seen)}",))
+    release, missing, notes = _as_they_are(desired, seen)
+    command, remarks = command_for(run, seen, cleared=False)
+    steps = (
+        *stop_steps(desired, seen, "its name is needed"),
+        *start_steps(desired, run, command, release, reason="nothing runs", wait=wait),
+    )
+    return Plan(
+        steps=steps,
+        notes=(*notes, *remarks),
+        refusals=(*_not_deployed(missing), *preflight(desired, seen, steps)),
+        run_id=desired.run_id,
+    )
+
+
+def _as_they_are(
+    desired: Desired, seen: Observed
+) -> tuple[tuple[FileWanted, ...], tuple[str, ...], tuple[str, ...]]:
+    """The files on the target as a release; those that are not there; remarks.
+
+    The size of a file that differs from ours was not looked at: 0.
+    """
+    release, missing, differing = [], [], []
+    for wanted, there in seen_files(desired.files, seen):
+        if there.sha256 is None or there.mode is None:
+            missing.append(wanted.dest)
+            continue
+        same = there.sha256 == wanted.sha256
+        if not same or there.mode != wanted.mode:
+            differing.append(wanted.dest)
+        release.append(
+            FileWanted(
+                dest=wanted.dest,
+                sha256=there.sha256,
+                size=wanted.size if same else 0,
+                mode=there.mode,
+            )
+        )
+    notes: tuple[str, ...] = ()
+    if differing:
+        names = words.listed(tuple(differing))
+        notes = (f"the target's own files are used; not as here: {names} (deploy brings them)",)
+    return tuple(release), tuple(missing), notes
+
+
+def _not_deployed(missing: tuple[str, ...]) -> tuple[Refusal, ...]:
+    if not missing:
+        return ()
+    return (
+        Refusal(
+            code="not_deployed",
+            message=f"{words.listed(missing)}: not on the target yet",
+            remedy="bring the files with dflashctl deploy, which also starts the run",
+        ),
+    )

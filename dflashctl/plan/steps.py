@@ -1,0 +1,133 @@
+"""The steps that several verbs share: stopping what there is, and starting a run."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from dflashctl.agent.protocol import LIVE_STATES, StartRun, StopRun, VerifyRun
+from dflashctl.errors import MissingSetting
+from dflashctl.plan import words
+from dflashctl.plan.model import Step
+
+if TYPE_CHECKING:
+    from dflashctl.agent.protocol import FileWanted, Observed, RunSeen
+    from dflashctl.plan.model import Desired
+    from dflashctl.playbook.model import RunSpec
+
+
+def live_run(seen: Observed) -> RunSeen | None:
+    """The newest run, if any process of it lives."""
+    return seen.run if seen.run and seen.run.state in LIVE_STATES else None
+
+
+def lives(seen: Observed) -> bool:
+    """Whether the job runs, started by us or by hand.
+
+    After a cut transaction (INTERRUPTED) this is what really runs. A session that is left
+    over from a run that ended is no running job.
+    """
+    return live_run(seen) is not None or (seen.session is not None and seen.session.adopted)
+
+
+def what_lives(seen: Observed) -> str:
+    """A name for what runs, for notes and refusals."""
+    if run := live_run(seen):
+        return words.running(run)
+    return words.at_hand(seen.session) if seen.session else "nothing"
+
+
+def what_was(seen: Observed) -> str:
+    """How things stand when nothing runs: the last run and its end."""
+    return f"the last {words.ended(seen.run)}" if seen.run else "it was never started here"
+
+
+def stop_steps(desired: Desired, seen: Observed, reason: str) -> tuple[Step, ...]:
+    """Stop whatever is in the way of a new run; nothing if nothing is."""
+    run, session = live_run(seen), seen.session
+    found: list[tuple[str, str | None, str]] = []
+    if run:
+        found.append((run.session, run.id, words.running(run)))
+    if session and (not run or session.adopted or session.name != run.session):
+        found.append((session.name, None, words.at_hand(session)))
+    stop = desired.playbook.stop
+    ladder = f"{stop.signal}, then TERM and KILL after {stop.grace_s:g} s"
+    return tuple(
+        Step(
+            action=StopRun(session=name, run_id=run_id, signal=stop.signal, grace_s=stop.grace_s),
+            what=f"stop {who}",
+            why=f"{reason}; {ladder}",
+        )
+        for name, run_id, who in found
+    )
+
+
+def run_spec(desired: Desired, verb: str) -> RunSpec:
+    """The playbook's ``run``. Raises MissingSetting when it has none."""
+    playbook = desired.playbook
+    if playbook.run is None:
+        raise MissingSetting(verb=verb, setting="run", path=playbook.path)
+    return playbook.run
+
+
+def command_for(
+    run: RunSpec, seen: Observed, *, cleared: bool
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The trainer's words, and remarks on the checkpoints that stay.
+
+    ``run.resume`` is used where checkpoints are there and stay there.
+    """
+    kept = seen.checkpoints
+    if cleared or kept is None or not kept.count:
+        return run.command, ()
+    stays = f"in {kept.path} stays: {words.checkpoints(kept)}"
+    if run.resume is None:
+        return run.command, (f"{stays}; deploy --clear-checkpoints moves it away",)
+    return run.resume, (f"{stays}; the new run goes on from there (run.resume)",)
+
+
+def start_steps(
+    desired: Desired,
+    run: RunSpec,
+    command: tuple[str, ...],
+    release: tuple[FileWanted, ...],
+    *,
+    reason: str,
+    wait: bool,
+) -> tuple[Step, Step]:
+    """Start the run, and prove that it lives."""
+    playbook = desired.playbook
+    start = StartRun(
+        run_id=desired.run_id,
+        session=playbook.session,
+        command=command,
+        cwd=run.cwd,
+        user=run.user,
+        env_base=run.env_base,
+        env=run.env,
+        secrets=desired.secrets,
+        release=release,
+        signal=playbook.stop.signal,
+        grace_s=playbook.stop.grace_s,
+        exit_codes=run.exit_codes,
+        free_gpus=playbook.preflight.gpus != 0,
+    )
+    names = (*run.env, *(f"{name} (secret)" for name in desired.secrets))
+    variables = f" and has {words.listed(names)}" if names else ""
+    verify = VerifyRun(
+        run_id=desired.run_id, alive_for_s=playbook.ready.alive_for_s if wait else 0.0
+    )
+    lasting = f"lives for {verify.alive_for_s:g} s" if wait else "has started"
+    return (
+        Step(
+            action=start,
+            what=f"start run {desired.run_id} in tmux session {playbook.session}: "
+            f"{shlex.join(command)}",
+            why=reason,
+        ),
+        Step(
+            action=verify,
+            what=f"check that it {lasting}{variables}",
+            why="ready.alive_for" if wait else "--no-wait",
+        ),
+    )

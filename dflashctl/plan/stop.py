@@ -1,0 +1,19 @@
+"""stop: end what runs, and leave everything else as it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dflashctl.plan.model import Plan
+from dflashctl.plan.steps import lives, stop_steps, what_was
+
+if TYPE_CHECKING:
+    from dflashctl.agent.protocol import Observed
+    from dflashctl.plan.model import Desired
+
+
+def plan_stop(desired: Desired, seen: Observed) -> Plan:
+    """Stop the running job; with nothing running, a note and no steps."""
+    if not lives(seen):
+        return Plan(notes=(f"nothing runs; {what_was(seen)}",))
+    return Plan(steps=stop_steps(desired, seen, "asked for"))

@@ -1,0 +1,91 @@
+"""How a plan speaks of sizes, counts, times, and of what runs."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dflashctl.agent.protocol import CheckpointsSeen, CutTransaction, RunSeen, SessionSeen
+
+# What a cut transaction was at, by the name of its action.
+_AT_WORK = {
+    "Receive": "receiving files",
+    "StopRun": "stopping the run",
+    "ClearCheckpoints": "clearing checkpoints",
+    "PlaceFiles": "putting files in place",
+    "StartRun": "starting the run",
+    "VerifyRun": "checking the new run",
+}
+_UNITS = ("kB", "MB", "GB", "TB", "PB")
+
+
+def size(count: int) -> str:
+    """Bytes in decimal units, as disks are sold and playbooks written: ``41.2 GB``."""
+    if count < 1000:
+        return f"{count} bytes"
+    value = float(count)
+    for unit in _UNITS:
+        value /= 1000
+        if round(value, 1) < 1000 or unit == _UNITS[-1]:
+            break
+    return f"{value:.1f} {unit}"
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 file``, ``3 files``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def listed(items: tuple[str, ...]) -> str:
+    """``a, b, c and 4 more``: long lists are cut after three."""
+    shown = ", ".join(items[:3])
+    return shown if len(items) <= 3 else f"{shown} and {len(items) - 3} more"
+
+
+def moment(seconds: float) -> str:
+    """Seconds since the epoch as ``2026-11-29 12:06 UTC``."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def running(run: RunSeen) -> str:
+    """A run that lives: ``run 2026-... (pid 4242)``."""
+    facts = [f"pid {run.pid}"] if run.pid is not None else []
+    if run.state == "ORPHANED":
+        facts.append("its session or supervisor is gone")
+    return f"run {run.id} ({', '.join(facts)})" if facts else f"run {run.id}"
+
+
+def ended(run: RunSeen) -> str:
+    """A run that is over: ``run 2026-... ended 2026-11-29 12:06 UTC (FAILED, exit code 1)``."""
+    how: list[str] = [run.state]
+    if run.oom:
+        how.append("out of memory")
+    if run.signal is not None:
+        how.append(f"signal {run.signal}")
+    elif run.exit_code is not None:
+        how.append(f"exit code {run.exit_code}")
+    when = f"ended {moment(run.ended_at)}" if run.ended_at is not None else "is over"
+    return f"run {run.id} {when} ({', '.join(how)})"
+
+
+def at_hand(session: SessionSeen) -> str:
+    """A session that is not, or no longer, a run of ours."""
+    if session.adopted:
+        return f"the hand-started session {session.name} (pid {session.pane_pid})"
+    return f"the session {session.name} (pid {session.pane_pid}), whose run is over"
+
+
+def checkpoints(seen: CheckpointsSeen) -> str:
+    """``17 checkpoints (41.2 GB, newest step 3400)``."""
+    facts = [size(seen.size)] if seen.size is not None else []
+    if seen.latest_step is not None:
+        facts.append(f"newest step {seen.latest_step}")
+    text = counted(seen.count, "checkpoint")
+    return f"{text} ({', '.join(facts)})" if facts else text
+
+
+def cut_short(cut: CutTransaction) -> str:
+    """An earlier transaction that did not reach its end: whose, when, at what."""
+    work = _AT_WORK.get(cut.step, "making ready")
+    return f"what {cut.who} began was cut short on {moment(cut.at)} while {work}"
