@@ -6,7 +6,7 @@ None means "not said here": ~/.ssh/config, or the default, decides.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,0 +1,1 @@
+"""Hand-written YAML files: their values with lines, and their mistakes."""

@@ -1,0 +1,166 @@
+"""From a playbook file to frozen values, with every mistake of it reported at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from dflashctl.document.judge import judge
+from dflashctl.document.paths import local_path
+from dflashctl.document.read import Document, Loc, mapping, read_document
+from dflashctl.errors import NoFile
+from dflashctl.playbook.model import (
+    CheckpointSpec,
+    Playbook,
+    PreflightSpec,
+    PushedFile,
+    ReadySpec,
+    RunSpec,
+    StopSpec,
+)
+from dflashctl.playbook.sources import expand
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from dflashctl.errors import Fault
+    from dflashctl.playbook.schema import PlaybookFile, Run
+
+KIND = "playbook"
+
+
+def find_playbook(option: str | None, environ: Mapping[str, str], cwd: Path) -> Path:
+    """The playbook file: the option's, ``DFLASHCTL_PLAYBOOK``'s, or ``deploy.yml``.
+
+    ``deploy.yml`` is looked for in ``./playbooks`` and in the user's configuration.
+
+    Raises:
+        NoFile: there is none; an option or a variable that leads nowhere is not passed over.
+    """
+    said = option or environ.get("DFLASHCTL_PLAYBOOK")
+    if said:
+        try:
+            places = [local_path(said, cwd)]
+        except ValueError as error:
+            raise NoFile(kind=KIND, looked_in=(said,)) from error
+    else:
+        config = environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME", "/"), ".config")
+        folders = (cwd / "playbooks", Path(config, "dflashctl", "playbooks"))
+        places = [folder / "deploy.yml" for folder in folders]
+    for place in places:
+        if place.exists():
+            return place
+    raise NoFile(kind=KIND, looked_in=tuple(str(place) for place in places))
+
+
+def load_playbook(path: Path) -> Playbook:
+    """Read a playbook file. Its sources must be there; secrets are not read.
+
+    Raises:
+        BadFile: with every mistake in it.
+    """
+    path = path.absolute()
+    document = read_document(path, KIND)
+    from dflashctl.playbook import schema
+
+    checked, errors = schema.check(document.values)
+    complaints = judge(document, errors, schema.PlaybookFile)
+    files, file_faults = _files(document)
+    document.raise_for((*complaints, *file_faults, *_run_faults(document)))
+    assert checked is not None, "the schema refused a file without a complaint"
+    return _build(path, checked, files)
+
+
+def _files(document: Document) -> tuple[list[tuple[PushedFile, ...]], list[Fault]]:
+    """The files of each entry, also where the schema finds mistakes in other fields."""
+    files: list[tuple[PushedFile, ...]] = []
+    faults: list[Fault] = []
+    taken: dict[str, Loc | None] = {}
+    entries = document.values.get("files")
+    for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+        source, dest = mapping(entry).get("source"), mapping(entry).get("dest")
+        if not isinstance(source, str) or not source:
+            continue
+        loc: Loc = ("files", index)
+        problems: list[str] = []
+        found = expand(source, str(dest), document.path.parent, problems.append)
+        faults += [document.fault((*loc, "source"), problem) for problem in problems]
+        files.append(found)
+        if isinstance(dest, str) and dest.startswith("/"):  # else the schema complains
+            faults += _clashes(document, (*loc, "dest"), found, taken)
+    return files, faults
+
+
+def _clashes(
+    document: Document, loc: Loc, files: tuple[PushedFile, ...], taken: dict[str, Loc | None]
+) -> Iterator[Fault]:
+    """Two files for one place, or a file where another needs a folder.
+
+    ``taken`` has the place of each earlier file, and None for the folders above it.
+    """
+    for file in files:
+        folders = [str(folder) for folder in PurePosixPath(file.dest).parents]
+        for path in (file.dest, *folders):
+            first = taken.get(path)
+            if first is not None:
+                line = document.lines[first]
+                message = f"{path} is already the place of the file in line {line}"
+                yield document.fault(loc, message)
+        if file.dest in taken and taken[file.dest] is None:
+            yield document.fault(loc, f"{file.dest} must be a folder for an earlier file")
+        taken.setdefault(file.dest, loc)
+        for folder in folders:
+            taken.setdefault(folder, None)
+
+
+def _run_faults(document: Document) -> Iterator[Fault]:
+    run = mapping(document.values.get("run"))
+    inherited = run.get("env_from")
+    for index, name in enumerate(inherited if isinstance(inherited, list) else ()):
+        if isinstance(name, str) and name in mapping(run.get("env")):
+            yield document.fault(("run", "env_from", index), f"{name} is in `env` as well")
+    env_file = run.get("env_file")
+    if isinstance(env_file, str) and env_file:
+        try:
+            local_path(env_file, document.path.parent)
+        except ValueError as error:
+            yield document.fault(("run", "env_file"), str(error))
+
+
+def _build(path: Path, file: PlaybookFile, files: list[tuple[PushedFile, ...]]) -> Playbook:
+    pushed = [
+        one if said.mode is None else replace(one, mode=said.mode)
+        for said, found in zip(file.files, files, strict=True)
+        for one in found
+    ]
+    return Playbook(
+        path=path,
+        name=file.name,
+        session=file.session or file.name,
+        files=tuple(pushed),
+        run=_run(file.run, path.parent) if file.run else None,
+        stop=StopSpec(signal=file.stop.signal, grace_s=file.stop.grace),
+        ready=ReadySpec(alive_for_s=file.ready.alive_for),
+        preflight=PreflightSpec(
+            gpus=file.preflight.gpus,
+            free_space=file.preflight.free_space,
+            python=file.preflight.python,
+            imports=tuple(file.preflight.imports),
+        ),
+        checkpoints=CheckpointSpec(path=file.checkpoints.path) if file.checkpoints else None,
+    )
+
+
+def _run(said: Run, folder: Path) -> RunSpec:
+    return RunSpec(
+        command=tuple(said.command),
+        resume=None if said.resume is None else tuple(said.resume),
+        cwd=said.cwd,
+        user=said.user,
+        env_base=said.env_base,
+        env=dict(said.env),
+        env_file=None if said.env_file is None else local_path(said.env_file, folder),
+        env_from=tuple(said.env_from),
+        exit_codes={str(code): ending for code, ending in said.exit_codes.items()},
+    )

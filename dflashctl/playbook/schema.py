@@ -1,0 +1,234 @@
+"""The shape of a playbook file. What its fields mean together is checked in ``load``."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from dflashctl.document.judge import named
+from dflashctl.document.paths import absolute
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_LONGEST_S = 366 * 86400
+_BYTES: dict[str, int] = {"B": 1} | {
+    prefix + suffix: base**power
+    for suffix, base in (("B", 1000), ("iB", 1024))
+    for power, prefix in enumerate("KMGT", start=1)
+}
+
+
+def duration(value: object) -> float:
+    """``90s``, ``15m``, ``2h`` or ``7d`` in seconds.
+
+    Raises:
+        ValueError: it is none of these, or more than a year.
+    """
+    form = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd])", str(value))
+    if not form:
+        raise ValueError(f"must be a number and a unit (90s, 15m, 2h, 7d), not {named(value)}")
+    seconds = float(form[1]) * _SECONDS[form[2]]
+    if seconds > _LONGEST_S:
+        raise ValueError(f"must be at most a year (366d), not {value}")
+    return seconds
+
+
+def size(value: object) -> int:
+    """``20GB`` (powers of 1000) or ``512MiB`` (powers of 1024) in bytes.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    form = re.fullmatch(r"([0-9]{1,9})(?:\.([0-9]{1,3}))? ?([A-Za-z]+)", str(value))
+    if not form or form[3] not in _BYTES:
+        raise ValueError(f"must be a number and a unit (20GB, 512MiB), not {named(value)}")
+    thousandths = int(form[1]) * 1000 + int((form[2] or "").ljust(3, "0"))
+    return thousandths * _BYTES[form[3]] // 1000
+
+
+def _name(text: str) -> str:
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,63}", text):
+        raise ValueError(
+            "must be small letters, digits and dashes, at most 64, a letter or digit first,"
+            f" not {named(text)}"
+        )
+    return text
+
+
+def _session(text: str) -> str:
+    # tmux replaces `.` and `:`, expands `#`, escapes what does not print, and gives a first
+    # `$`, `=`, `@` and the like a meaning.
+    if not re.fullmatch(r"\w[^.:#\\]*", text) or not text.isprintable() or text != text.strip():
+        raise ValueError(
+            "must begin with a letter or digit and be without `.`, `:`, `#` and `\\`,"
+            f" not {named(text)}"
+        )
+    return text
+
+
+def _not_empty(text: str) -> str:
+    if not text:
+        raise ValueError("must not be empty")
+    return text
+
+
+def _mode(value: object) -> int:
+    if not isinstance(value, str) or not re.fullmatch(r"0?[0-7]{3}", value):
+        raise ValueError(f'must be octal digits in quotes ("0755"), not {named(value)}')
+    return int(value, 8)
+
+
+def _words(value: object) -> object:
+    if isinstance(value, str):
+        # What only a shell can make sense of is given to one.
+        plain = re.fullmatch(r"[\w./ :,@%+-]+", value) and not re.search(r"[:,]( |$)", value)
+        words = ", ".join(value.split()) if plain else f"bash, -c, {json.dumps(value)}"
+        raise ValueError(f"must be a list of words, as in [{words}], not one text")
+    return value
+
+
+def _command(words: list[str]) -> list[str]:
+    if not words or not words[0]:
+        raise ValueError("must be a list whose first word is the program to run")
+    return words
+
+
+def _variable(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
+        raise ValueError(f"must be a variable's name (letters, digits, _), not {named(text)}")
+    if text.startswith("DFLASHCTL_"):
+        raise ValueError(f"must not begin with DFLASHCTL_, as dflashctl's own do, not {text}")
+    return text
+
+
+def _user(text: str) -> str:
+    if not re.fullmatch(r"[^\s:/-][^\s:/]*", text):
+        raise ValueError(f"must be the name of a user, not {named(text)}")
+    return text
+
+
+def _program(text: str) -> str:
+    if not re.fullmatch(r"[^\s/-][^\s/]*", text):
+        return absolute(text)
+    return text
+
+
+def _module(text: str) -> str:
+    if not all(part.isidentifier() for part in text.split(".")):
+        raise ValueError(f"must be a module's name, as in an import, not {named(text)}")
+    return text
+
+
+def _signal(value: object) -> object:
+    return value.removeprefix("SIG") if isinstance(value, str) else value
+
+
+def _count(value: int) -> int:
+    if not 0 <= value <= 1024:
+        raise ValueError(f"must be from 0 to 1024, not {value}")
+    return value
+
+
+def _exit_code(code: int) -> int:
+    if not 1 <= code <= 255:
+        raise ValueError(f"must be an exit code from 1 to 255, not {code}")
+    return code
+
+
+Dest = Annotated[str, AfterValidator(absolute)]
+TargetPath = Annotated[str, AfterValidator(absolute)]
+Command = Annotated[list[str], AfterValidator(_command), BeforeValidator(_words)]
+Variable = Annotated[str, AfterValidator(_variable)]
+Seconds = Annotated[float, BeforeValidator(duration)]
+Text = Annotated[str, AfterValidator(_not_empty)]
+
+
+class _Mapping(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    # Fields of the format that a later version builds.
+    not_yet: ClassVar[tuple[str, ...]] = ()
+
+
+class File(_Mapping):
+    """Files to push: one, a directory's, or those that match a pattern."""
+
+    source: Text
+    dest: Dest
+    mode: Annotated[int, BeforeValidator(_mode)] | None = None
+
+
+class Run(_Mapping):
+    """How the trainer is started."""
+
+    command: Command
+    resume: Command | None = None
+    cwd: TargetPath | None = None
+    env_base: Literal["login", "minimal"] = "login"
+    env: dict[Variable, str] = {}
+    env_file: Text | None = None
+    env_from: list[Variable] = []
+    user: Annotated[str, AfterValidator(_user)] | None = None
+    exit_codes: dict[
+        Annotated[int, AfterValidator(_exit_code)],
+        Literal["finished", "interrupted", "refused", "failed"],
+    ] = {}
+
+
+class Stop(_Mapping):
+    """How the trainer is stopped."""
+
+    signal: Annotated[
+        Literal["INT", "TERM", "HUP", "USR1", "USR2", "QUIT"], BeforeValidator(_signal)
+    ] = "INT"
+    grace: Seconds = 120.0
+
+
+class Ready(_Mapping):
+    """When a new run counts as started."""
+
+    not_yet = ("metric", "within")
+    alive_for: Seconds = 10.0
+
+
+class Preflight(_Mapping):
+    """What must hold before anything is stopped."""
+
+    gpus: Annotated[int, AfterValidator(_count)] | None = None
+    free_space: Annotated[int, BeforeValidator(size)] | None = None
+    python: Annotated[str, AfterValidator(_program)] | None = None
+    imports: list[Annotated[str, AfterValidator(_module)]] = []
+
+
+class Checkpoints(_Mapping):
+    """Where the trainer keeps its checkpoints."""
+
+    not_yet = ("pattern", "step_from", "complete_when", "archive_to", "trash", "keep")
+    path: TargetPath
+
+
+class PlaybookFile(_Mapping):
+    """The whole file."""
+
+    not_yet = ("metrics", "buckets", "dataset", "batching", "watch", "distributed", "steps")
+    version: Literal[1]
+    name: Annotated[str, AfterValidator(_name)]
+    session: Annotated[str, AfterValidator(_session)] | None = None
+    files: list[File] = []
+    run: Run | None = None
+    stop: Stop = Stop()
+    ready: Ready = Ready()
+    preflight: Preflight = Preflight()
+    checkpoints: Checkpoints | None = None
+
+
+def check(values: Mapping[str | int, Any]) -> tuple[PlaybookFile | None, list[Any]]:
+    """The file as checked values, or None and pydantic's list of what is wrong."""
+    try:
+        return PlaybookFile.model_validate(values), []
+    except ValidationError as error:
+        return None, error.errors(include_url=False)
