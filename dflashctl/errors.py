@@ -172,13 +172,17 @@ class NoTerminal(UserMistake):
 
 @dataclass(eq=False, kw_only=True)
 class NothingRuns(DflashError):
-    """The verb needs a running job, and there is none. ``state`` says what there is."""
+    """The verb needs a running job, and there is none. ``state`` says what there is.
+
+    ``run_id``: the one run that was asked for, where it was.
+    """
 
     exit_code = 3
     code = "nothing_runs"
     target: str
     session: str
     state: str
+    run_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

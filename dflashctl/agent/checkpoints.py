@@ -24,7 +24,8 @@ def see(path: str, state: StateFolder, dests: Iterable[str]) -> CheckpointsSeen:
     real = Path(os.path.realpath(path))
     exists = real.is_dir()
     entries = _entries(real) if exists else []
-    newest = max(entries, key=_modified, default=None)
+    shown = [entry for entry in entries if not entry.name.startswith(".")]
+    newest = max(shown, key=_modified, default=None)
     numbers = re.findall(r"\d+", newest.name) if newest else []
     return CheckpointsSeen(
         path=path,
@@ -32,7 +33,8 @@ def see(path: str, state: StateFolder, dests: Iterable[str]) -> CheckpointsSeen:
         exists=exists,
         problem=_problem(real, state, dests),
         mount_point=exists and is_mount_point(real),
-        count=len(entries),
+        entries=len(entries),
+        count=len(shown),
         latest=newest.name if newest else None,
         latest_step=int(numbers[-1]) if numbers else None,
         latest_at=_modified(newest) if newest else None,

@@ -75,6 +75,8 @@ def make_staging(state: StateFolder, transaction: str, bytes_needed: int) -> Pat
     free, needed = free_space(state.path), 2 * bytes_needed + RESERVE
     if free < needed:
         raise AgentError("disk_full", path=str(state.path), free=free, needed=needed)
+    # The same transaction comes again when one way for the archive turned out closed.
+    drop_staging(state, transaction)
     folder = state.staging(transaction)
     folder.mkdir(mode=0o700)
     return folder

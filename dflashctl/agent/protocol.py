@@ -365,8 +365,9 @@ class CheckpointsSeen:
         problem: why it may not be cleared, if so (`home`, `root`, `short`,
             `holds_state`, `holds_files`, `not_a_directory`, `unwritable`).
         mount_point: entries are moved within it instead of the folder being renamed.
-        count: entries, the trash aside.
-        latest: the name of the newest entry; ``latest_step`` the last number in it.
+        entries: all that a clearing would move, hidden files too.
+        count: checkpoints: the entries that are not hidden.
+        latest: the name of the newest checkpoint; ``latest_step`` the last number in it.
         latest_at: its modification time.
         size: bytes in all, links not followed; None when counting took too long.
     """
@@ -376,6 +377,7 @@ class CheckpointsSeen:
     exists: bool
     problem: str | None
     mount_point: bool
+    entries: int
     count: int
     latest: str | None
     latest_step: int | None

@@ -187,6 +187,8 @@ def _do(
                     files.write_pieces(folder, _pieces(rest))
                 except BaseException:
                     files.drop_staging(state, request.transaction)
+                    for _ in _pieces(rest):  # what was on its way is no request of its own
+                        pass
                     raise
             return Staging(folder=str(folder))
         case Commit():

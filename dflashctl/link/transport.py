@@ -17,6 +17,10 @@ class NoFileChannel(Exception):
     """This way has no channel for files; send them over the agent's own channel."""
 
 
+class NoScp(NoFileChannel):
+    """There is no scp program on the target."""
+
+
 class Channel(Protocol):
     """A process on the target: its standard streams and its end."""
 

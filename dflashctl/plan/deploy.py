@@ -125,12 +125,12 @@ def _clear_steps(desired: Desired, seen: Observed) -> tuple[tuple[Step, ...], tu
             setting="checkpoints.path",
             path=desired.playbook.path,
         )
-    if there.problem is None and not there.count and not lives(seen):
+    if there.problem is None and not there.entries and not lives(seen):
         how = "is empty" if there.exists else "does not exist"
         return (), (f"nothing to clear: {spec.path} {how}",)
     away = f"moved to {trash_of(there)}, nothing is deleted"
     really = "" if there.real_path == there.path else f" (really {there.real_path})"
-    what = words.checkpoints(there) if there.count else "what the stopped run saves"
+    what = words.checkpoints(there) if there.entries else "what the stopped run saves"
     step = Step(
         action=ClearCheckpoints(path=there.path, real_path=there.real_path),
         what=f"clear {there.path}{really}: {what}",

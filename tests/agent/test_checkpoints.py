@@ -54,7 +54,8 @@ def test_clearing_a_folder_that_is_not_there_does_nothing(tmp_path) -> None:
 
 def test_the_folder_is_counted_without_following_links(store, state) -> None:
     seen = checkpoints.see(str(store), state, ())
-    assert (seen.count, seen.latest, seen.latest_step) == (5, "step-00000200", 200)
+    assert (seen.entries, seen.count) == (5, 4), "a hidden file is no checkpoint"
+    assert (seen.latest, seen.latest_step) == ("step-00000200", 200)
     assert seen.latest_at == 200
     assert seen.size is not None
     assert 1500 < seen.size < 1600
@@ -171,7 +172,7 @@ def test_the_entries_of_a_mount_point_move_within_it(mounted, state) -> None:
     count, aside = clear(mounted)
     assert (count, contents(aside)) == (2, {"step-1", ".dot"})
     assert [p.name for p in mounted.iterdir()] == [checkpoints.TRASH]
-    assert checkpoints.see(str(mounted), state, ()).count == 0
+    assert checkpoints.see(str(mounted), state, ()).entries == 0
 
 
 def test_a_bind_mount_within_one_filesystem_is_seen_as_a_mount_point(store, state, tmp_path):

@@ -43,11 +43,14 @@ def start_by_hand(job: Job) -> list[int]:
 def neighbours(job: Job) -> list[int]:
     """A session whose name only begins like ours, and a process that only looks like ours."""
     tmp = job.route.tmp
-    job.route.tmux("new-session", "-d", "-s", "dflash-eval", f"sh -c 'echo $$ > {tmp}/n1; sleep 600'")
+    job.route.tmux(
+        "new-session", "-d", "-s", "dflash-eval", f"sh -c 'echo $$ > {tmp}/n1; sleep 600'"
+    )
     job.sh(
-        'cd "$1"; nohup setsid bash -c "echo \\$\\$ > n2; exec -a \'python train.py dflash\' sleep 600" '
+        'cd "$1"; nohup setsid bash -c "echo \\$\\$ > n2; exec -a \'$2\' sleep 600" '
         ">/dev/null 2>&1 </dev/null &",
         tmp,
+        "python train.py dflash",
     )
     pids = f"cat {tmp}/n1 {tmp}/n2 2>/dev/null || true"
     until(lambda: len(job.sh(pids).split()) == 2)
@@ -71,7 +74,9 @@ def test_the_missions_command_replaces_a_hand_started_run(job: Job) -> None:
     assert all(job.alive(pid) for pid in others)
     assert "dflash-eval" in job.route.tmux("list-sessions").stdout
     assert job.sh('ls -A "$1"', job.checkpoints) == ""
-    kept = job.sh('cd "$1/work"; find . -path "*trash*" -name "step-*"; find . -name .latest', job.route.tmp)
+    kept = job.sh(
+        'cd "$1/work"; find . -path "*trash*" -name "step-*"; find . -name .latest', job.route.tmp
+    )
     assert len(kept.split()) == 2, kept
 
     until(lambda: "step 3 " in job.ok("logs"))
@@ -271,7 +276,20 @@ def test_nvidia_smi_that_answers_fails_or_hangs(job: Job) -> None:
 
 
 def test_any_word_and_any_value_reach_the_trainer_byte_for_byte(job: Job) -> None:
-    odd = ["sp ace", "quo'te", 'dou"ble', "$(id)", "`id`", "-n", "new\nline", "é─", "a;b", "", "*", "\\"]
+    odd = [
+        "sp ace",
+        "quo'te",
+        'dou"ble',
+        "$(id)",
+        "`id`",
+        "-n",
+        "new\nline",
+        "é─",
+        "a;b",
+        "",
+        "*",
+        "\\",
+    ]
     show = (
         "import json, os, sys, time\n"
         "print(json.dumps([sys.argv[1:], os.environ['ODD']]), flush=True); time.sleep(600)\n"

@@ -152,6 +152,7 @@ EMPTY = CheckpointsSeen(
     exists=True,
     problem=None,
     mount_point=False,
+    entries=0,
     count=0,
     latest=None,
     latest_step=None,
@@ -160,6 +161,7 @@ EMPTY = CheckpointsSeen(
 )
 SEVENTEEN = replace(
     EMPTY,
+    entries=18,
     count=17,
     latest="step-00003400",
     latest_step=3400,

@@ -59,6 +59,7 @@ folders = st.none() | st.builds(
     lambda exists, count, problem, mount: replace(
         SEVENTEEN,
         exists=exists,
+        entries=count if exists else 0,
         count=count if exists else 0,
         problem=problem,
         mount_point=mount,

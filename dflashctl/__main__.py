@@ -1,0 +1,7 @@
+"""``python -m dflashctl``."""
+
+import sys
+
+from dflashctl.cli.main import main
+
+sys.exit(main())

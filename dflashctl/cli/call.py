@@ -1,0 +1,156 @@
+"""One command as it was typed, and the world that it runs in."""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+from dflashctl.cli.reach import Reach
+from dflashctl.errors import TooManyTargets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    import typer
+
+    from dflashctl.agent.protocol import Look, Observed, Who
+    from dflashctl.inventory.model import Inventory, Target
+    from dflashctl.link.client import Agent
+    from dflashctl.plan.model import Desired
+    from dflashctl.playbook.model import Playbook
+    from dflashctl.view.console import Screen
+
+Color = Literal["auto", "always", "never"]
+
+
+@dataclass(kw_only=True)
+class Call:
+    """Filled in as the command line is read.
+
+    Attributes:
+        environ: the operator's environment.
+        cwd: where files are looked for.
+        way: makes the ways to the targets.
+        inventory_path: what -i says.
+        debug: show tracebacks and the parts' logs.
+        color: what --color says.
+        command: the verb.
+        json: answer with a JSON object.
+    """
+
+    environ: Mapping[str, str]
+    cwd: Path
+    way: Callable[[Callable[[], AbstractContextManager[None]]], Reach] = field(default=Reach)
+    inventory_path: str | None = None
+    debug: bool = False
+    color: Color = "auto"
+    command: str = ""
+    json: bool = False
+
+    @cached_property
+    def screen(self) -> Screen:
+        """The terminal, or what stands in for it."""
+        from dflashctl.view.console import Screen
+
+        return Screen(self.color, self.environ)
+
+    @cached_property
+    def inventory(self) -> Inventory:
+        """Read when first asked for. Raises NoFile, BadFile."""
+        from dflashctl.inventory.load import find_inventory, load_inventory
+
+        return load_inventory(find_inventory(self.inventory_path, self.environ, self.cwd))
+
+    def playbook(self, option: str | None) -> Playbook:
+        """Raises NoFile, BadFile."""
+        from dflashctl.playbook.load import find_playbook, load_playbook
+
+        return load_playbook(find_playbook(option, self.environ, self.cwd))
+
+    def targets(self, names: Sequence[str] | None, *, everything: bool) -> tuple[Target, ...]:
+        """Raises UnknownTarget, AmbiguousTarget."""
+        from dflashctl.inventory.select import select
+
+        return select(self.inventory, names or (), everything=everything)
+
+    def desired(self, names: Sequence[str] | None, playbook: str | None) -> Desired:
+        """The one target and the job, for verbs that start nothing.
+
+        Raises:
+            TooManyTargets: the names stand for more than one.
+        """
+        from dflashctl.plan.model import Desired
+
+        chosen = self.targets(names, everything=False)
+        if len(chosen) > 1:
+            raise TooManyTargets(verb=self.command, named=tuple(target.name for target in chosen))
+        return Desired(playbook=self.playbook(playbook), target=chosen[0])
+
+    def desired_run(self, names: Sequence[str] | None, playbook: str | None) -> Desired:
+        """The same with all that a new run needs: its files' hashes, its secrets, its id.
+
+        Raises:
+            MissingSetting: the playbook does not say what to run.
+            SourceUnreadable: a file to push cannot be read.
+        """
+        from dflashctl.errors import MissingSetting
+        from dflashctl.plan.ids import run_id
+        from dflashctl.playbook.payload import read_payload
+        from dflashctl.playbook.secrets import read_secrets
+
+        desired = self.desired(names, playbook)
+        job = desired.playbook
+        if job.run is None:
+            raise MissingSetting(verb=self.command, setting="run", path=job.path)
+        return replace(
+            desired,
+            files=read_payload(job.files),
+            secrets=read_secrets(job.run, self.environ),
+            run_id=run_id(job.name, datetime.now(UTC), secrets.choice),
+        )
+
+    def reach(self) -> Reach:
+        """The ways to the targets; a context manager."""
+        return self.way(self.screen.still)
+
+    @contextmanager
+    def at(self, target: Target) -> Iterator[Agent]:
+        """An agent at work on the target. Raises what stands between us and it."""
+        with self.reach() as reach:
+            with self.screen.waiting(f"connecting to {target.name}"):
+                agent = reach.agent(target)
+            with agent:
+                yield agent
+
+    def observe(self, agent: Agent, desired: Desired, look: Look) -> Observed:
+        """One look at the target."""
+        with self.screen.waiting(f"looking at {desired.target.name}"):
+            return agent.observe(look)
+
+    def who(self) -> Who:
+        """Who does it, for the target's records."""
+        import getpass
+        import socket
+
+        from dflashctl import __version__
+        from dflashctl.agent.protocol import Who
+
+        try:
+            user = getpass.getuser()
+        except (KeyError, OSError):  # an account that the system does not know
+            user = "unknown"
+        return Who(user=user, host=socket.gethostname(), version=__version__)
+
+
+def begin(ctx: typer.Context, command: str, as_json: bool) -> Call:
+    """The call of this context, now that its verb is known."""
+    call = ctx.find_object(Call)
+    assert call is not None, "main() puts it there"
+    call.command, call.json = command, as_json
+    return call

@@ -1,0 +1,53 @@
+"""deploy: bring the files, and start the run that uses them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from dflashctl.cli.call import begin
+from dflashctl.cli.options import (
+    DryRunOption,
+    JsonOption,
+    NoWaitOption,
+    PlaybookOption,
+    TargetOption,
+)
+
+
+def deploy(  # noqa: PLR0913, PLR0917 - one parameter an option
+    ctx: typer.Context,
+    target: TargetOption = None,
+    playbook: PlaybookOption = None,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Stop a running job first, gracefully.")
+    ] = False,
+    clear_checkpoints: Annotated[
+        bool,
+        typer.Option("--clear-checkpoints", help="Move the checkpoints away before the start."),
+    ] = False,
+    no_wait: NoWaitOption = False,
+    dry_run: DryRunOption = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Bring the playbook's files and start the run, verified.
+
+    A running job goes on untouched unless --restart is given. Cleared checkpoints are
+    moved aside, not deleted.
+    """
+    from dflashctl.cli.transaction import Proposal, carry_out, preview, require_tmux
+    from dflashctl.plan.deploy import plan_deploy
+    from dflashctl.plan.look import look_before_start
+
+    call = begin(ctx, "deploy", as_json)
+    desired = call.desired_run(target, playbook)
+    look = look_before_start(desired)
+    with call.at(desired.target) as agent:
+        seen = call.observe(agent, desired, look)
+        require_tmux(desired.target, seen)
+        plan = plan_deploy(
+            desired, seen, restart=restart, clear=clear_checkpoints, wait=not no_wait
+        )
+        proposal = Proposal(desired=desired, look=look, seen=seen, plan=plan)
+        return preview(call, proposal) if dry_run else carry_out(call, agent, proposal)

@@ -1,0 +1,60 @@
+"""What a look at a target means: what speaks against the run, and the exit code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dflashctl.agent.protocol import LIVE_STATES
+from dflashctl.view.status import Report, Verdict
+
+if TYPE_CHECKING:
+    from dflashctl.agent.protocol import Observed, State
+    from dflashctl.errors import DflashError
+    from dflashctl.inventory.model import Target
+
+
+def report(target: Target, found: Observed | DflashError) -> Report:
+    """One target's part of a status."""
+    if isinstance(found, Exception):
+        return Report(target=target.name, error=found)
+    return Report(target=target.name, seen=found, verdicts=verdicts(found))
+
+
+def verdicts(seen: Observed) -> tuple[Verdict, ...]:
+    """What speaks against a run that lives; nothing is said of one that does not."""
+    if seen.state not in LIVE_STATES:
+        return ()
+    found = []
+    if seen.state == "ORPHANED":
+        number = seen.run.processes if seen.run else 0
+        evidence = f"{number} of its processes live, without their supervisor or session"
+        found.append(Verdict(code="orphaned", since=None, evidence=evidence))
+    if seen.gpus is not None and seen.gpus.status in ("unresponsive", "unreadable"):
+        evidence = seen.gpus.error or f"nvidia-smi: {seen.gpus.status}"
+        found.append(Verdict(code=f"gpus_{seen.gpus.status}", since=None, evidence=evidence))
+    if seen.cut is not None:
+        evidence = f"transaction {seen.cut.id} was cut in step {seen.cut.step}"
+        found.append(Verdict(code="cut_off", since=seen.cut.at, evidence=evidence))
+    return tuple(found)
+
+
+def exit_code(report: Report) -> int:
+    """What the shell is told of one target."""
+    if report.error is not None:
+        return report.error.exit_code
+    if report.verdicts:
+        return 5
+    return _OF_STATE[report.seen.state] if report.seen is not None else 1
+
+
+_OF_STATE: dict[State, int] = {
+    "NONE": 3,
+    "STARTING": 0,
+    "RUNNING": 0,
+    "ADOPTED": 0,
+    "STOPPED": 3,
+    "FINISHED": 3,
+    "FAILED": 4,
+    "ORPHANED": 5,
+    "INTERRUPTED": 4,
+}

@@ -1,0 +1,166 @@
+"""The command line: options before the verb, the verbs, and how a command ends."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from dflashctl.cli import attach, deploy, inventory, logs, start, status, stop
+from dflashctl.cli.call import Call, Color
+from dflashctl.errors import DflashError, Internal, Interrupted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+# They say how to reach the target and how to talk, whatever the verb.
+_BEFORE_THE_VERB = ("-i", "--inventory", "--debug", "--color", "--version")
+
+
+class _Root(TyperGroup):
+    """Ends every verb in an exit code, whatever happens in it."""
+
+    def invoke(self, ctx: Any) -> Any:
+        return _guarded(ctx.find_object(Call), lambda: super(_Root, self).invoke(ctx))
+
+
+app = typer.Typer(
+    cls=_Root,
+    help="Deploys, watches and stops training runs on your own GPU machines.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,
+    invoke_without_command=True,
+    pretty_exceptions_enable=False,
+)
+_inventory = typer.Typer(help="What the inventory says.", rich_markup_mode=None)
+_inventory.command("show")(inventory.show)
+
+app.command("deploy")(deploy.deploy)
+app.command("status")(status.status)
+app.command("attach")(attach.attach)
+app.command("logs")(logs.logs)
+app.command("stop")(stop.stop)
+app.command("start")(start.start)
+app.add_typer(_inventory, name="inventory")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from dflashctl import __version__
+
+        typer.echo(f"dflashctl {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _before_the_verb(
+    ctx: typer.Context,
+    inventory: Annotated[
+        str | None,
+        typer.Option("-i", "--inventory", metavar="PATH", help="The inventory to use."),
+    ] = None,
+    color: Annotated[Color, typer.Option("--color", help="Colours.")] = "auto",
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show tracebacks and the connection's log.")
+    ] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    call = ctx.find_object(Call)
+    assert call is not None, "main() puts it there"
+    call.inventory_path, call.color, call.debug = inventory, color, debug
+    if debug:
+        call.screen.debug_log()
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
+        raise typer.Exit(2)
+
+
+def main(arguments: Sequence[str] | None = None, call: Call | None = None) -> int:
+    """Run one command; its exit code.
+
+    ``call``: the world to run in, if it is not that of this process.
+    """
+    # What no one asked to see is not shown: without a handler Python prints warnings.
+    logging.getLogger().addHandler(logging.NullHandler())
+    if call is None:
+        _leave_in_order()
+        call = Call(environ=os.environ, cwd=Path.cwd())
+    try:
+        code = app(arguments, prog_name="dflashctl", standalone_mode=False, obj=call)
+    except typer.TyperException as error:
+        return _usage(call, error)
+    except (typer.Abort, KeyboardInterrupt):
+        return _report(call, Interrupted())
+    return code if isinstance(code, int) else 0
+
+
+def _leave_in_order() -> None:
+    """A hang-up or a TERM unwinds as an error does, so that temporary files go."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
+
+
+def _guarded(call: Call, work: Callable[[], Any]) -> Any:
+    """Do the work of a verb; every error becomes words and an exit code."""
+    from dflashctl.view.console import ReaderGone
+
+    try:
+        return work()
+    except DflashError as error:
+        return _report(call, error)
+    except KeyboardInterrupt:
+        return _report(call, Interrupted())
+    except ReaderGone:
+        _forget_output()
+        return 0
+    except (typer.TyperException, typer.Exit, typer.Abort):
+        raise
+    except Exception as error:
+        return _report(call, Internal(what=f"{type(error).__name__}: {error}"))
+
+
+def _report(call: Call, error: DflashError) -> int:
+    """Tell the error: words on standard error, and the JSON object where one is due."""
+    from dflashctl.view import json
+    from dflashctl.view.console import ReaderGone
+    from dflashctl.view.outcome import show_error, show_traceback
+
+    if call.debug:
+        show_traceback(call.screen)
+    show_error(call.screen, error)
+    if call.json:
+        try:
+            call.screen.write(json.failed(call.command, error))
+        except ReaderGone:
+            _forget_output()
+    return error.exit_code
+
+
+def _usage(call: Call, error: typer.TyperException) -> int:
+    """A mistake in the command line, and where to read how it is meant."""
+    from dflashctl.view.outcome import show_usage
+
+    ctx = getattr(error, "ctx", None)
+    option = getattr(error, "option_name", None)
+    path = ctx.command_path if ctx is not None else "dflashctl"
+    if option in _BEFORE_THE_VERB and ctx is not None and ctx.parent is not None:
+        show_usage(call.screen, f"{option} goes before the verb.", f"{path} -h")
+    else:
+        show_usage(call.screen, error.format_message(), f"{path} -h")
+    return 2
+
+
+def _forget_output() -> None:
+    """What is still buffered goes nowhere, so that Python's own end stays quiet."""
+    with Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())

@@ -1,0 +1,23 @@
+"""Options that several verbs share, as typer reads them from a signature."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+TargetOption = Annotated[
+    list[str] | None,
+    typer.Option("-t", "--target", metavar="NAME", help="Target or group; may be repeated."),
+]
+PlaybookOption = Annotated[
+    str | None,
+    typer.Option("-p", "--playbook", metavar="PATH", help="The playbook to use."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Show the plan and stop; exit 10 if there is one.")
+]
+NoWaitOption = Annotated[
+    bool, typer.Option("--no-wait", help="Do not wait until the new run has proved itself.")
+]

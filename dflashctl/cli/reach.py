@@ -1,0 +1,48 @@
+"""The ways to the targets, for the length of one command."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from typing import Self
+
+    from dflashctl.inventory.model import Target
+    from dflashctl.link.client import Agent
+    from dflashctl.link.transport import Words
+
+
+class Reach:
+    """Opens connections as they are needed, and closes them all at its end.
+
+    ``still`` keeps the screen from moving while a passphrase is asked for.
+    """
+
+    def __init__(self, still: Callable[[], AbstractContextManager[None]]) -> None:
+        from dflashctl.link.auth import ask_on_terminal
+        from dflashctl.link.connect import Connections
+
+        def ask(prompt: str) -> str | None:
+            with still():
+                return ask_on_terminal(prompt)
+
+        self._connections = Connections(ask)
+
+    def __enter__(self) -> Self:
+        self._connections.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._connections.__exit__(*error)
+
+    def agent(self, target: Target) -> Agent:
+        """An agent at work on the target; a context manager."""
+        from dflashctl.link.connect import open_agent
+
+        return open_agent(target, self._connections)
+
+    def terminal_words(self, target: Target, words: Words) -> Words:
+        """Words that, run here, run ``words`` on the target with this terminal."""
+        return self._connections.transport(target).terminal_words(words)

@@ -1,0 +1,57 @@
+"""status: how the job stands on each target."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dflashctl.cli.call import begin
+from dflashctl.cli.options import JsonOption, PlaybookOption, TargetOption
+
+if TYPE_CHECKING:
+    from dflashctl.agent.protocol import Observed
+    from dflashctl.inventory.model import Target
+
+
+def status(
+    ctx: typer.Context,
+    target: TargetOption = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="All targets of the inventory.")
+    ] = False,
+    playbook: PlaybookOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Show how the job stands: run, GPUs, checkpoints, disk.
+
+    Exit codes: 0 running, 3 nothing runs, 4 failed, 5 running with a verdict against it,
+    69 unreachable. Of several targets the worst counts.
+    """
+    from dflashctl.cli.health import exit_code, report
+    from dflashctl.errors import worst
+    from dflashctl.link.fanout import each
+    from dflashctl.plan.look import look_for
+    from dflashctl.plan.model import Desired
+    from dflashctl.view import json
+    from dflashctl.view.status import show_status
+
+    call = begin(ctx, "status", as_json)
+    targets = call.targets(target, everything=everything)
+    job = call.playbook(playbook)
+    names = ", ".join(one.name for one in targets)
+    with call.reach() as reach, call.screen.waiting(f"looking at {names}"):
+
+        def look(one: Target) -> Observed:
+            with reach.agent(one) as agent:
+                return agent.observe(look_for(Desired(playbook=job, target=one)))
+
+        found = each(targets, look)
+    reports = tuple(report(*pair) for pair in zip(targets, found, strict=True))
+    code = worst([exit_code(one) for one in reports])
+    if as_json:
+        shapes = {one.target: json.status_object(one) for one in reports}
+        call.screen.write(json.envelope("status", code, shapes))
+    else:
+        show_status(call.screen, reports)
+    return code

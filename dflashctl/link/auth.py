@@ -1,0 +1,311 @@
+"""Being let in by public key, as OpenSSH goes about it: files, ssh-agent, passphrases.
+
+No password is ever asked for or sent, and ssh-agent is never forwarded.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import getpass
+import logging
+import os
+import socket
+import stat
+import struct
+import termios
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dflashctl.errors import NotLetIn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import paramiko
+
+    from dflashctl.link.sshconfig import Hop
+
+_log = logging.getLogger("dflashctl.link")
+_AGENT_S = 60.0
+_MOST_PASSPHRASES = 3
+_MAGIC = b"openssh-key-v1\0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyFile:
+    """What a key file shows without its passphrase.
+
+    ``blob``: the public key in ssh's wire format, None where only the passphrase opens
+    it. ``problem``: why its private key cannot be used, if so.
+    """
+
+    path: Path
+    blob: bytes | None
+    encrypted: bool
+    problem: str | None
+
+
+def look_at_key(path: Path) -> KeyFile | None:
+    """Read what can be read of a key file; None: there is no such file."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+        mode = path.stat()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return KeyFile(path=path, blob=None, encrypted=False, problem=str(error.strerror))
+    problem = None
+    if mode.st_uid == os.getuid() and stat.S_IMODE(mode.st_mode) & 0o077:
+        problem = f"others may read it (mode {stat.S_IMODE(mode.st_mode):04o}); ssh wants 0600"
+    blob, encrypted = _openssh_parts(text)
+    if blob is None:
+        blob = _public_blob(text)
+        if blob is not None:
+            return KeyFile(path=path, blob=blob, encrypted=False, problem="a public key only")
+        encrypted = "ENCRYPTED" in text
+        with contextlib.suppress(OSError):
+            beside = path.with_name(path.name + ".pub")
+            blob = _public_blob(beside.read_text(encoding="utf-8", errors="replace"))
+    return KeyFile(path=path, blob=blob, encrypted=encrypted, problem=problem)
+
+
+def ask_on_terminal(prompt: str) -> str | None:
+    """Ask for a passphrase on the controlling terminal; None: there is none."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
+    except OSError:
+        return None
+    os.close(terminal)
+    return getpass.getpass(prompt)
+
+
+class Keyring:
+    """The private keys of this machine, each opened once for all hosts. Thread-safe."""
+
+    def __init__(self, ask: Callable[[str], str | None] = ask_on_terminal) -> None:
+        """``ask`` shows a prompt and returns what was typed, or None without a terminal."""
+        self._ask = ask
+        self._lock = threading.Lock()
+        self._opened: dict[Path, paramiko.PKey | str] = {}
+        self._terminal: list[Any] | None = None
+
+    def open(self, file: KeyFile) -> paramiko.PKey | str:
+        """The private key, its passphrase asked for if it has one; or why there is none."""
+        if file.problem is not None:
+            return file.problem
+        with self._lock:
+            if file.path not in self._opened:
+                self._opened[file.path] = self._unlock(file) if file.encrypted else _load(file.path)
+            return self._opened[file.path]
+
+    def close(self) -> None:
+        """Give the terminal its echo back, should a question have been cut off."""
+        if self._terminal is not None:
+            with contextlib.suppress(OSError, termios.error):
+                terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
+                termios.tcsetattr(terminal, termios.TCSANOW, self._terminal)
+                os.close(terminal)
+
+    def _unlock(self, file: KeyFile) -> paramiko.PKey | str:
+        with contextlib.suppress(OSError, termios.error):
+            terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
+            self._terminal = termios.tcgetattr(terminal)
+            os.close(terminal)
+        found: paramiko.PKey | str = "no passphrase was given"
+        for _ in range(_MOST_PASSPHRASES):
+            passphrase = self._ask(f"Passphrase for key '{file.path}': ")
+            if passphrase is None:
+                return "it has a passphrase, and there is no terminal to ask on"
+            if not passphrase:
+                return found
+            found = _load(file.path, passphrase)
+            if not isinstance(found, str):
+                return found
+        return found
+
+
+class PublicKeys:
+    """Tries keys in OpenSSH's order, the inventory's own first.
+
+    It is given to Paramiko's client as its ``auth_strategy``.
+    """
+
+    def __init__(self, target: str, hop: Hop, keyring: Keyring) -> None:
+        self._target, self._hop, self._keyring = target, hop, keyring
+        self._reasons: list[str] = []
+
+    def authenticate(self, transport: paramiko.Transport) -> None:
+        """Be let in.
+
+        Raises:
+            NotLetIn: no key was accepted.
+        """
+        from paramiko.ssh_exception import (
+            AuthenticationException,
+            BadAuthenticationType,
+            SSHException,
+        )
+
+        tried: list[str] = []
+        agent = _agent(self._hop.agent_socket, self._reasons)
+        try:
+            for name, key in self._keys(agent):
+                tried.append(name)
+                _log.debug("%s: trying %s", self._hop.place, name)
+                try:
+                    further = transport.auth_publickey(self._hop.user, key)
+                except BadAuthenticationType as error:
+                    self._reasons.append(f"it takes {', '.join(error.allowed_types)} only")
+                    break
+                except AuthenticationException:
+                    if not transport.is_active():
+                        self._reasons.append("it closed the connection (too many keys offered?)")
+                        break
+                    continue
+                except (SSHException, OSError, EOFError) as error:
+                    self._reasons.append(f"{name}: {str(error) or type(error).__name__}")
+                    if not transport.is_active():
+                        break
+                    continue
+                if not further:
+                    return
+                self._reasons.append(f"after the key it also wants {', '.join(further)}")
+                break
+        finally:
+            if agent is not None:
+                agent.close()
+        raise NotLetIn(
+            target=self._target,
+            user=self._hop.user,
+            address=self._hop.place,
+            tried=tuple(tried),
+            reason="; ".join(self._reasons) or ("" if tried else "there is no key to offer"),
+        )
+
+    def _keys(self, agent: _Agent | None) -> Iterator[tuple[str, paramiko.PKey]]:
+        files = self._files()
+        held = {key.asbytes(): key for key in agent.keys} if agent is not None else {}
+        named = [file for file in files if file.path == self._hop.named_identity]
+        for file in named:
+            if file.blob not in held and not file.encrypted:
+                yield from self._from_file(file)
+        for file in files:
+            if file.blob in held:
+                yield f"{file.path} (ssh-agent)", held.pop(file.blob)
+                files = [other for other in files if other is not file]
+        if not self._hop.identities_only:
+            for key in held.values():
+                yield f"{key.comment or key.get_name()} (ssh-agent)", key
+        for file in files:
+            if not file.encrypted and file not in named:
+                yield from self._from_file(file)
+        for file in files:
+            if file.encrypted:
+                yield from self._from_file(file)
+
+    def _files(self) -> list[KeyFile]:
+        named = self._hop.named_identity
+        paths = dict.fromkeys([*([named] if named else []), *self._hop.identity_files])
+        found = [look_at_key(path) for path in paths]
+        if named is not None and found[0] is None:
+            self._reasons.append(f"{named}: no such file")
+        return [file for file in found if file is not None]
+
+    def _from_file(self, file: KeyFile) -> Iterator[tuple[str, paramiko.PKey]]:
+        key = self._keyring.open(file)
+        if isinstance(key, str):
+            self._reasons.append(f"{file.path}: {key}")
+        else:
+            yield str(file.path), key
+
+
+class _Agent:
+    """ssh-agent at a socket, with a deadline on each of its answers."""
+
+    def __init__(self, path: str) -> None:
+        from paramiko.agent import AgentSSH
+
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(_AGENT_S)
+        try:
+            self._socket.connect(path)
+            agent: Any = AgentSSH()
+            # Paramiko's own Agent class knows the socket of the environment only.
+            agent._connect(self._socket)
+        except BaseException:
+            self._socket.close()
+            raise
+        self.keys: tuple[paramiko.agent.AgentKey, ...] = agent.get_keys()
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def _agent(path: str | None, reasons: list[str]) -> _Agent | None:
+    from paramiko.ssh_exception import SSHException
+
+    if path is None:
+        return None
+    try:
+        return _Agent(path)
+    except (OSError, SSHException) as error:
+        reasons.append(f"ssh-agent at {path}: {error}")
+        return None
+
+
+def _load(path: Path, passphrase: str | None = None) -> paramiko.PKey | str:
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from paramiko.pkey import PKey, UnknownKeyType
+    from paramiko.ssh_exception import SSHException
+
+    secret: Any = passphrase.encode() if passphrase is not None else None
+    try:
+        return PKey.from_path(path, secret)
+    except UnknownKeyType:
+        return "a type of key that works through ssh-agent only"
+    except (OSError, SSHException, UnsupportedAlgorithm, ValueError, TypeError) as error:
+        if passphrase is not None:
+            return "the passphrase does not fit"
+        return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def _openssh_parts(text: str) -> tuple[bytes | None, bool]:
+    """Of a key in OpenSSH's own format: the public key, and whether it is encrypted."""
+    _, begin, rest = text.partition("-----BEGIN OPENSSH PRIVATE KEY-----")
+    body, end, _ = rest.partition("-----END OPENSSH PRIVATE KEY-----")
+    if not begin or not end:
+        return None, False
+    try:
+        data = base64.b64decode("".join(body.split()), validate=True)
+        if not data.startswith(_MAGIC):
+            return None, False
+        cipher, data = _string(data[len(_MAGIC) :])
+        _, data = _string(data)  # the name of the key derivation
+        _, data = _string(data)  # and its options
+        blob, _ = _string(data[4:])  # after the number of keys, always 1
+    except (binascii.Error, ValueError, struct.error):
+        return None, False
+    return blob, cipher != b"none"
+
+
+def _string(data: bytes) -> tuple[bytes, bytes]:
+    (size,) = struct.unpack_from(">I", data)
+    if len(data) < 4 + size:
+        raise ValueError("cut short")
+    return data[4 : 4 + size], data[4 + size :]
+
+
+def _public_blob(text: str) -> bytes | None:
+    words = text.split(None, 2)
+    if len(words) < 2 or "PRIVATE" in text:
+        return None
+    try:
+        blob = base64.b64decode(words[1], validate=True)
+        kind, _ = _string(blob)
+    except (binascii.Error, ValueError, struct.error):
+        return None
+    return blob if kind == words[0].encode() else None

@@ -1,0 +1,311 @@
+"""One agent process on a target: requests in, events and one reply out."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from dflashctl.agent import wire
+from dflashctl.agent.protocol import (
+    Alive,
+    Chunk,
+    Event,
+    Failure,
+    LogEnd,
+    LogText,
+    Observed,
+    Outcome,
+    Reply,
+    Stage,
+    Staging,
+)
+from dflashctl.errors import (
+    DflashError,
+    Internal,
+    LinkLost,
+    LockHeld,
+    MissingTool,
+    NothingRuns,
+    Refusal,
+    Refused,
+    Stale,
+)
+from dflashctl.link.archive import write_archive
+from dflashctl.link.transport import NoFileChannel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from dflashctl.agent.protocol import Ask, Commit, FileWanted, Logs, Look, Request
+    from dflashctl.link.transport import Channel, Progress, Transport
+    from dflashctl.playbook.model import PushedFile
+
+_log = logging.getLogger("dflashctl.link")
+
+SILENCE_S = 30.0
+_LINE_LIMIT = 16 << 20
+_CHUNK = 48 << 10
+_ARCHIVE = "files.tar"
+T = TypeVar("T", Observed, Staging, Outcome)
+
+
+class Agent:
+    """A running agent; a context manager. Used by one thread at a time.
+
+    Every method raises LinkLost when the connection dies or the agent ends, and when it
+    is silent for 30 s; and Internal for an answer that makes no sense.
+    """
+
+    def __init__(
+        self, target: str, transport: Transport, channel: Channel, silence_s: float = SILENCE_S
+    ) -> None:
+        """``channel``: an agent that has greeted. ``silence_s``: how long it may be silent."""
+        self._target = target
+        self._transport, self._channel = transport, channel
+        self._silence_s = silence_s
+        self._buffer = bytearray()
+
+    def __enter__(self) -> Agent:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of it: without a commit it ends and takes what it staged with it."""
+        self._channel.close()
+
+    def observe(self, look: Look) -> Observed:
+        """One look at the target."""
+        self._send(look)
+        return self._expect(Observed, self._reply())
+
+    def push(
+        self,
+        transaction: str,
+        files: Sequence[PushedFile],
+        wanted: Sequence[FileWanted],
+        progress: Progress,
+    ) -> None:
+        """Bring files into a transaction's staging folder, as one archive.
+
+        Args:
+            transaction: the id that the commit will have.
+            files: where their contents are on this machine, by ``dest``.
+            wanted: those to send; with the same hash only once. None: nothing is done.
+            progress: called with the bytes sent and the bytes in all.
+
+        Raises:
+            SourceUnreadable: a file is gone, unreadable, or no longer what was hashed.
+            Refused: there is no room for them, or the staging folder cannot be written.
+        """
+        if not wanted:
+            return
+        with tempfile.TemporaryDirectory(prefix="dflashctl-") as folder:
+            archive = Path(folder, _ARCHIVE)
+            write_archive(archive, files, wanted)
+            size = archive.stat().st_size
+            began = time.monotonic()
+            self._send(Stage(transaction=transaction, bytes_needed=size, over="file"))
+            staging = self._expect(Staging, self._reply())
+            try:
+                self._transport.send_file(archive, staging.folder, _ARCHIVE, progress)
+                way = "as a file"
+            except NoFileChannel as error:
+                _log.debug("%s: %s: the agent's own channel is used", self._target, error)
+                self._send_over_channel(transaction, archive, progress)
+                way = "over the agent's channel"
+            except ConnectionError as error:
+                raise self._lost(str(error)) from error
+        took = time.monotonic() - began
+        _log.debug("%s: sent %d bytes %s in %.3f s", self._target, size, way, took)
+
+    def commit(self, commit: Commit, on_event: Callable[[Event], None]) -> Outcome:
+        """Have a plan performed. Once it is sent, it goes on to its end without us.
+
+        Raises:
+            LockHeld, Stale: nothing was touched.
+            LinkLost: with ``transaction`` set, since it may have begun.
+        """
+        try:
+            self._send(commit)
+            return self._expect(Outcome, self._reply(on_event))
+        except LinkLost as error:
+            error.transaction = commit.transaction
+            raise
+
+    def ask(self, request: Ask, on_event: Callable[[Event], None]) -> Outcome | Failure:
+        """What came of a transaction whose end was not heard; waits while it is at work.
+
+        Returns:
+            Its outcome, after its events; or the failure ``not_begun`` or ``cut_off``.
+        """
+        self._send(request)
+        reply = self._reply(on_event)
+        if isinstance(reply, Failure) and reply.code in ("not_begun", "cut_off"):
+            return reply
+        return self._expect(Outcome, reply)
+
+    def logs(self, request: Logs) -> Iterator[LogText | LogEnd]:
+        """The run's output piece by piece, then how it ended.
+
+        Raises:
+            NothingRuns: there is no such run.
+        """
+        self._send(request)
+        while True:
+            match self._message():
+                case LogText() as text:
+                    yield text
+                case LogEnd() as end:
+                    yield end
+                    return
+                case Failure() as failure:
+                    raise self._error(failure, session=request.job)
+                case Observed() | Staging() | Outcome() as other:
+                    raise self._nonsense(f"{type(other).__name__} in answer to Logs")
+                case _:
+                    pass
+
+    def _send_over_channel(self, transaction: str, archive: Path, progress: Progress) -> None:
+        total, sent = archive.stat().st_size, 0
+        self._send(Stage(transaction=transaction, bytes_needed=total, over="channel"))
+        with archive.open("rb") as content:
+            while piece := content.read(_CHUNK):
+                self._send(Chunk(data=base64.b64encode(piece).decode("ascii")))
+                sent += len(piece)
+                progress(sent, total)
+                # It answers before the end only when it cannot take the rest.
+                if self._has_answered():
+                    break
+            else:
+                self._send(Chunk(data=""))
+        self._expect(Staging, self._reply())
+
+    def _has_answered(self) -> bool:
+        try:
+            piece = self._channel.read(0.0)
+        except TimeoutError:
+            return False
+        except ConnectionError as error:
+            raise self._lost(str(error)) from error
+        if not piece:
+            raise self._lost("the agent ended")
+        self._buffer += piece
+        heartbeats = bytes(self._buffer).splitlines(keepends=True)
+        self._buffer = bytearray(b"".join(line for line in heartbeats if line != _ALIVE))
+        return b"\n" in self._buffer
+
+    def _reply(self, on_event: Callable[[Event], None] = lambda _: None) -> Reply:
+        """The reply, after the events before it."""
+        while True:
+            message = self._message()
+            if isinstance(message, Reply):
+                return message
+            on_event(message)
+
+    def _message(self) -> Event | Reply:
+        """The next message that is not a mere heartbeat."""
+        while True:
+            line = self._line()
+            try:
+                message: Event | Reply = wire.load(Event | Reply, line)
+            except wire.WireError as error:
+                raise self._nonsense(str(error)) from error
+            if not isinstance(message, Alive):
+                return message
+
+    def _line(self) -> bytes:
+        searched = 0
+        while (end := self._buffer.find(b"\n", searched)) < 0:
+            searched = len(self._buffer)
+            if searched > _LINE_LIMIT:
+                raise self._nonsense(f"a line of more than {_LINE_LIMIT} bytes")
+            try:
+                piece = self._channel.read(self._silence_s)
+            except TimeoutError as error:
+                raise self._lost(f"silent for {self._silence_s:.0f} s") from error
+            except ConnectionError as error:
+                raise self._lost(str(error)) from error
+            if not piece:
+                raise self._lost("the agent ended")
+            self._buffer += piece
+        line = bytes(self._buffer[: end + 1])
+        del self._buffer[: end + 1]
+        return line
+
+    def _send(self, request: Request) -> None:
+        # The name only: a commit holds secrets.
+        _log.debug("%s: %s", self._target, type(request).__name__)
+        try:
+            self._channel.write(wire.dump(request))
+        except ConnectionError as error:
+            raise self._lost(str(error)) from error
+
+    def _expect(self, kind: type[T], reply: Reply) -> T:
+        if isinstance(reply, kind):
+            return reply
+        if isinstance(reply, Failure):
+            raise self._error(reply)
+        raise self._nonsense(f"{type(reply).__name__} instead of {kind.__name__}")
+
+    def _lost(self, reason: str) -> LinkLost:
+        last = self._channel.stderr_tail().strip().splitlines()[-1:]
+        return LinkLost(
+            target=self._target, address=self._target, reason="; ".join((reason, *last))
+        )
+
+    def _nonsense(self, detail: str) -> Internal:
+        return Internal(what=f"the agent on {self._target} answered nonsense", detail=detail)
+
+    def _error(self, failure: Failure, session: str = "") -> DflashError:
+        return as_error(self._target, failure, session)
+
+
+_ALIVE = wire.dump(Alive())
+
+
+def as_error(target: str, failure: Failure, session: str = "") -> DflashError:
+    """What a failure outside a transaction is to the control side."""
+    detail = failure.detail
+    match failure.code:
+        case "lock_held":
+            since = _when(detail.get("since"))
+            return LockHeld(target=target, holder=str(detail.get("who", "")), since=since)
+        case "stale":
+            return Stale(target=target, changed=tuple(map(str, detail.get("changed", ()))))
+        case "no_tmux":
+            return MissingTool(target=target, tool="tmux")
+        case "no_run":
+            run_id = str(detail["run_id"]) if detail.get("run_id") else None
+            return NothingRuns(target=target, session=session, state="NONE", run_id=run_id)
+        case "disk_full":
+            free, needed, path = (detail.get(key) for key in ("free", "needed", "path"))
+            refusal = Refusal(
+                code="disk_full",
+                message=f"The disk under {path} is full: {free} bytes free, {needed} needed.",
+                remedy="Make room there and try again.",
+            )
+            return Refused(target=target, refusals=(refusal,))
+        case "unwritable":
+            refusal = Refusal(
+                code="unwritable",
+                message=f"{detail.get('path')} cannot be written: {detail.get('reason')}.",
+                remedy="Let the user we log in as write there.",
+            )
+            return Refused(target=target, refusals=(refusal,))
+        case _:
+            what = f"the agent on {target} failed: {failure.code}"
+            text = detail.get("traceback") or " ".join(f"{k}={v}" for k, v in detail.items())
+            return Internal(what=what, detail=str(text))
+
+
+def _when(since: Any) -> str:
+    if isinstance(since, int | float):
+        return datetime.fromtimestamp(since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return str(since)

@@ -1,0 +1,111 @@
+"""From a target of the inventory to an agent on it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, assert_never
+
+from dflashctl.inventory.model import InContainer, Local, SshAddress
+from dflashctl.link.auth import Keyring, ask_on_terminal
+from dflashctl.link.bundle import Bundle, agent_words, read_bundle
+from dflashctl.link.client import Agent
+from dflashctl.link.container import ContainerTransport, HostTransport
+from dflashctl.link.greeting import greet
+from dflashctl.link.local import LocalTransport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dflashctl.inventory.model import Target
+    from dflashctl.link.ssh import SshHost
+    from dflashctl.link.sshconfig import Hop
+    from dflashctl.link.transport import Transport
+
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class Connections:
+    """All ways to all targets of one command; a context manager. Thread-safe.
+
+    A host, also one that others are reached through, has one connection for all.
+    """
+
+    def __init__(self, ask: Callable[[str], str | None] = ask_on_terminal) -> None:
+        """``ask`` shows a prompt for a passphrase; None is the answer without a terminal."""
+        self._keyring = Keyring(ask)
+        self._lock = threading.Lock()
+        self._resolved: dict[SshAddress, Hop] = {}
+        self._hosts: dict[Hop, SshHost] = {}
+        self._bundle: Bundle | None = None
+
+    def transport(self, target: Target) -> Transport:
+        """The way to a target. Nothing is connected before it is used."""
+        route = target.route
+        if isinstance(route, InContainer):
+            host = self._to_host(route.host, target.name)
+            return ContainerTransport(host, route.host_name, route.vmid, target.name)
+        return self._to_host(route, target.name)
+
+    def bundle(self) -> Bundle:
+        """What is shipped to targets, read once."""
+        with self._lock:
+            if self._bundle is None:
+                self._bundle = read_bundle()
+            return self._bundle
+
+    def close(self) -> None:
+        """Close all connections, those that lead through others first."""
+        for host in reversed(list(self._hosts.values())):
+            host.close()
+        self._keyring.close()
+
+    def __enter__(self) -> Connections:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _to_host(self, route: SshAddress | Local, target: str) -> HostTransport:
+        match route:
+            case Local():
+                return LocalTransport(target)
+            case SshAddress():
+                from dflashctl.link.sshchannel import SshTransport
+
+                return SshTransport(self._host(self._resolve(route)), route, target)
+            case _:
+                assert_never(route)
+
+    def _resolve(self, address: SshAddress) -> Hop:
+        from dflashctl.link.sshconfig import resolve
+
+        hop = self._resolved.get(address)
+        if hop is None:
+            hop = self._resolved[address] = resolve(address)
+        return hop
+
+    def _host(self, hop: Hop) -> SshHost:
+        from dflashctl.link.ssh import SshHost
+
+        gateway = None if hop.via is None or isinstance(hop.via, str) else self._host(hop.via)
+        with self._lock:
+            if hop not in self._hosts:
+                self._hosts[hop] = SshHost(hop, gateway, self._keyring)
+            return self._hosts[hop]
+
+
+def open_agent(target: Target, connections: Connections) -> Agent:
+    """Start an agent on the target, or install and start it there.
+
+    Raises:
+        Unreachable, HostKeyProblem, NotLetIn: the target was not reached.
+        TargetLacks: it was, and lacks what the agent needs.
+        Refused: the agent's files cannot be kept there.
+    """
+    transport = connections.transport(target)
+    path = os.environ.get("PATH", _SYSTEM_PATH) if isinstance(target.route, Local) else _SYSTEM_PATH
+    bundle = connections.bundle()
+    search = ":".join((*target.path, path))
+    words = agent_words(target.python, search, bundle.sha256, target.state_dir)
+    return Agent(target.name, transport, greet(target, transport, transport.start(words), bundle))

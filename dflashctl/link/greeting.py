@@ -1,0 +1,139 @@
+"""The first words between us and a target: noise, then the loader's greeting."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+from typing import TYPE_CHECKING
+
+from dflashctl.agent.protocol import GREETING, VERSION
+from dflashctl.errors import (
+    DflashError,
+    Internal,
+    LinkLost,
+    MissingTool,
+    Refusal,
+    Refused,
+    Unreachable,
+)
+
+if TYPE_CHECKING:
+    from dflashctl.inventory.model import Target
+    from dflashctl.link.bundle import Bundle
+    from dflashctl.link.transport import Channel, Transport
+
+_log = logging.getLogger("dflashctl.link")
+_NOISE_LIMIT = 65536
+_GREETING_S = 20.0
+_INSTALL_S = 60.0
+_EXIT_S = 5.0
+_LINE = re.compile(rb"%s (\d+) ([a-z]+)(?: ([^\n]*))?\r?\n" % GREETING.encode())
+
+
+def greet(target: Target, transport: Transport, channel: Channel, bundle: Bundle) -> Channel:
+    """Wait for the loader's greeting, send it the bundle if it asks, and hand the channel back.
+
+    Raises:
+        TargetLacks: no python3, one too old, no pct, a container that is not there or stopped.
+        Refused: the agent's files cannot be kept there.
+        Unreachable: nothing greeted in time, or something else answered.
+    """
+    try:
+        word, rest = _await_word(channel, _GREETING_S)
+        if word == "send":
+            packed = bundle.packed()
+            _log.debug("%s: sending the agent, %d bytes", target.name, len(packed))
+            channel.write(packed)
+            word, rest = _await_word(channel, _INSTALL_S)
+    except _NoGreetingError as silence:
+        channel.close_input()
+        code = None if silence.waiting else channel.exit_code(_EXIT_S)
+        said = channel.stderr_tail()
+        channel.close()
+        raise _explain(target, transport, (code, said), silence) from silence
+    except ConnectionError as error:
+        channel.close()
+        raise LinkLost(target=target.name, address=target.name, reason=str(error)) from error
+    except BaseException:
+        channel.close()
+        raise
+    if word == "ready":
+        _log.debug("%s: the agent is ready", target.name)
+        return channel
+    channel.close()
+    raise _refusal(target, word, rest)
+
+
+class _NoGreetingError(Exception):
+    """``waiting``: the program over there may still run."""
+
+    def __init__(self, what: str, noise: bytes, *, waiting: bool) -> None:
+        super().__init__(what)
+        self.waiting = waiting
+        self.noise = noise.decode("utf-8", errors="replace").strip()
+
+
+def _await_word(channel: Channel, timeout_s: float) -> tuple[str, str]:
+    """The greeting's word and what follows it, found behind banners and other noise.
+
+    The loader writes nothing after a greeting until it is answered.
+    """
+    until = time.monotonic() + timeout_s
+    said = b""
+    while (found := _LINE.search(said)) is None:
+        left = until - time.monotonic()
+        if left <= 0:
+            raise _NoGreetingError(f"no greeting within {timeout_s:.0f} s", said, waiting=True)
+        if len(said) > _NOISE_LIMIT:
+            raise _NoGreetingError("much output, but no greeting", said[:1000], waiting=True)
+        try:
+            piece = channel.read(left)
+        except TimeoutError:
+            continue
+        if not piece:
+            raise _NoGreetingError("it ended without a greeting", said, waiting=False)
+        said += piece
+    if int(found[1]) != VERSION:
+        raise _NoGreetingError(f"it speaks version {int(found[1])}", b"", waiting=True)
+    return found[2].decode("ascii"), (found[3] or b"").decode("utf-8", errors="replace")
+
+
+def _explain(
+    target: Target,
+    transport: Transport,
+    ended: tuple[int | None, str],
+    silence: _NoGreetingError,
+) -> DflashError:
+    """Ask the transport why there was no greeting; else say what was seen."""
+    code, stderr = ended
+    try:
+        known = transport.explain_silence(code, stderr)
+    except DflashError as error:
+        return error
+    if known is not None:
+        return known
+    seen = (stderr.strip() or silence.noise).splitlines()[-1:]
+    ending = f", exit code {code}" if code is not None else ""
+    reason = "; ".join((f"{silence}{ending}", *seen))
+    return Unreachable(target=target.name, address=target.name, reason=reason)
+
+
+def _refusal(target: Target, word: str, rest: str) -> DflashError:
+    if word == "old":
+        detail = f"{target.python} is {rest.strip()}; 3.10 or newer is needed"
+        return MissingTool(target=target.name, tool="python3", detail=detail)
+    if word == "refused":
+        try:
+            path, reason = map(str, json.loads(rest))
+        except ValueError:
+            path, reason = "", rest
+        refusal = Refusal(
+            code="agent_cache",
+            message=f"The agent's files cannot be kept in {path}: {reason}.",
+            remedy=f"Make {path} a folder that only the user we log in as may write to, "
+            "with a few megabytes free.",
+        )
+        return Refused(target=target.name, refusals=(refusal,))
+    return Internal(what=f"{target.name} greeted with an unknown word", detail=f"{word} {rest}")

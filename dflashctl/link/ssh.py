@@ -1,0 +1,252 @@
+"""Hosts behind sshd. Fabric makes the connection; the channels are Paramiko's.
+
+A host has one connection, shared by all that goes on there; a further one is opened only
+when the sshd refuses to run more programs over the first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from dflashctl.errors import DflashError, LinkLost, Unreachable
+from dflashctl.link.auth import Keyring, PublicKeys
+from dflashctl.link.dial import Dialled, dial, in_words
+from dflashctl.link.hostkeys import HostName, KnownHosts, read_known_hosts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import fabric
+    import paramiko
+
+    from dflashctl.link.sshconfig import Hop
+
+_log = logging.getLogger("dflashctl.link")
+_log.addHandler(logging.NullHandler())
+for noisy in ("paramiko", "invoke", "fabric"):
+    # Paramiko's threads log tracebacks of what reaches us as exceptions anyway.
+    logging.getLogger(noisy).propagate = False
+    logging.getLogger(noisy).addHandler(logging.NullHandler())
+
+_BANNER_S = 10.0
+_HANDSHAKE_S = 30
+_ANSWER_S = 30.0
+_KEEPALIVE_S = 15
+# AES-GCM first: it is nearly twice as fast here as Paramiko's own first choice.
+_CIPHERS = (
+    "aes128-gcm@openssh.com",
+    "aes256-gcm@openssh.com",
+    "aes128-ctr",
+    "aes192-ctr",
+    "aes256-ctr",
+)
+
+
+class SshHost:
+    """One host and the connections to it, opened when first needed. Thread-safe."""
+
+    def __init__(self, hop: Hop, gateway: SshHost | None, keyring: Keyring) -> None:
+        """``gateway``: the host of ``hop.via``, where that is one."""
+        self.hop = hop
+        self._gateway, self._keyring = gateway, keyring
+        self._lock = threading.Lock()
+        self._open: list[_Connection] = []
+        self._failure: DflashError | None = None
+        self._closed = False
+
+    def transport(self, target: str) -> paramiko.Transport:
+        """The shared connection. ``target``: for whom, for messages.
+
+        Raises:
+            Unreachable, HostKeyProblem, NotLetIn: it cannot be made.
+        """
+        return self._connection(target).transport
+
+    def session(self, target: str) -> paramiko.Channel:
+        """A new session channel.
+
+        Raises:
+            Unreachable, HostKeyProblem, NotLetIn: no connection can be made.
+        """
+        from paramiko.ssh_exception import ChannelException
+
+        self._connection(target)
+        for connection in [one for one in self._open if one.transport.is_active()]:
+            with contextlib.suppress(ChannelException):
+                return self._session_over(connection, target)
+        _log.debug("%s refuses a further session: one more connection", self.hop.place)
+        with self._lock:
+            further = self._connect(target)
+        try:
+            return self._session_over(further, target)
+        except ChannelException as error:
+            raise self._unreachable(target, f"it runs no commands: {error.text}") from error
+
+    def fabric_connection(self, target: str) -> fabric.Connection:
+        """The shared connection as Fabric's own object, to go through it."""
+        return self._connection(target).fabric
+
+    def close(self) -> None:
+        """Close every connection. One that is being made now is closed when it is made."""
+        # Without the lock: after Ctrl-C nobody waits for a connection that takes its time.
+        self._closed = True
+        for connection in list(self._open):
+            connection.close()
+
+    def _connection(self, target: str) -> _Connection:
+        with self._lock:
+            if self._failure is not None:
+                # One dead host is waited for once, not once for each of its containers.
+                raise _for_target(self._failure, target)
+            for connection in self._open:
+                if connection.transport.is_active():
+                    return connection
+            try:
+                return self._connect(target)
+            except DflashError as error:
+                self._failure = error
+                raise
+
+    def _session_over(self, connection: _Connection, target: str) -> paramiko.Channel:
+        from paramiko.ssh_exception import ChannelException, SSHException
+
+        try:
+            return connection.transport.open_session(timeout=_ANSWER_S)
+        except ChannelException:
+            raise
+        except (SSHException, OSError, EOFError) as error:
+            reason = in_words(error)
+            raise LinkLost(target=target, address=self.hop.place, reason=reason) from error
+
+    def _connect(self, target: str) -> _Connection:
+        """A new connection, host key checked and let in."""
+        from paramiko.ssh_exception import ChannelException, SSHException
+
+        hop = self.hop
+        known = read_known_hosts(hop.known_hosts)
+        name = HostName(host=hop.host, port=hop.port, alias=hop.host_key_alias)
+        gateway = self._gateway.fabric_connection(target) if self._gateway is not None else None
+        began = time.monotonic()
+        wire: Dialled | None = None
+        connection = None
+        try:
+            if gateway is None:
+                wire = dial(hop)
+            connection = _fabric(hop, gateway, wire, known.key_types(name))
+            connection.client.set_missing_host_key_policy(_Strict(target, name, known))
+            strategy = PublicKeys(target, hop, self._keyring)
+            connection.connect_kwargs["auth_strategy"] = strategy
+            connection.open()
+        except BaseException as error:
+            if connection is not None:
+                connection.client.close()
+            proxy_said = wire.close() if wire is not None else ""
+            if isinstance(error, ChannelException) and self._gateway is not None:
+                reason = f"{self._gateway.hop.place} cannot reach it: {error.text}"
+                raise self._unreachable(target, reason) from error
+            # UnicodeError: Python refuses the name before the system sees it.
+            if isinstance(error, SSHException | OSError | EOFError | UnicodeError):
+                reason = "; ".join(filter(None, (in_words(error), proxy_said)))
+                raise self._unreachable(target, reason) from error
+            raise
+        made = _Connection(connection, wire)
+        made.transport.set_keepalive(_KEEPALIVE_S)
+        self._open.append(made)
+        if self._closed:
+            made.close()
+        _log.debug(
+            "%s: connected to %s as %s in %.3f s",
+            target,
+            hop.place,
+            hop.user,
+            time.monotonic() - began,
+        )
+        return made
+
+    def _unreachable(self, target: str, reason: str) -> Unreachable:
+        return Unreachable(target=target, address=self.hop.place, reason=reason)
+
+
+class _Connection:
+    """An open connection, with what it rests on."""
+
+    def __init__(self, connection: fabric.Connection, wire: Dialled | None) -> None:
+        self.fabric = connection
+        self.transport: paramiko.Transport = connection.transport
+        self._wire = wire
+
+    def close(self) -> None:
+        self.fabric.client.close()
+        if self._wire is not None:
+            self._wire.close()
+
+
+def _fabric(
+    hop: Hop,
+    gateway: fabric.Connection | None,
+    wire: Dialled | None,
+    key_types: tuple[str, ...],
+) -> fabric.Connection:
+    """Fabric's connection, not yet open. It reads no configuration file of its own."""
+    import fabric
+    from paramiko.config import SSHConfig
+
+    connect: dict[str, Any] = {
+        "transport_factory": _transport_factory(key_types),
+        "banner_timeout": _BANNER_S,
+        "channel_timeout": _ANSWER_S,
+    }
+    if wire is not None:
+        connect["sock"] = wire.sock
+    settings = {"load_ssh_configs": False}
+    return fabric.Connection(
+        hop.host,
+        user=hop.user,
+        port=hop.port,
+        config=fabric.Config(overrides=settings, ssh_config=SSHConfig(), lazy=True),
+        gateway=gateway or False,
+        forward_agent=False,
+        connect_timeout=_HANDSHAKE_S,
+        connect_kwargs=connect,
+    )
+
+
+def _transport_factory(key_types: tuple[str, ...]) -> Callable[..., paramiko.Transport]:
+    from paramiko.transport import Transport
+
+    def make(sock: Any, **options: Any) -> paramiko.Transport:
+        transport = Transport(sock, **options)
+        security = transport.get_security_options()
+        security.ciphers = _CIPHERS
+        # As OpenSSH: ask first for a kind of host key that known_hosts can vouch for.
+        known = [kind for kind in security.key_types if _signed_by(kind) in key_types]
+        security.key_types = tuple(dict.fromkeys([*known, *security.key_types]))
+        return transport
+
+    return make
+
+
+def _signed_by(algorithm: str) -> str:
+    return "ssh-rsa" if algorithm.startswith("rsa-sha2-") else algorithm
+
+
+class _Strict:
+    """Paramiko's policy for a key it does not know: it knows none, we decide on each."""
+
+    def __init__(self, target: str, name: HostName, known: KnownHosts) -> None:
+        self._target, self._name, self._known = target, name, known
+
+    def missing_host_key(self, client: object, hostname: str, key: paramiko.PKey) -> None:
+        """Raises HostKeyUnknown or HostKeyChanged, which ends the connection."""
+        self._known.check(self._target, self._name, key.get_name(), key.asbytes())
+
+
+def _for_target(error: DflashError, target: str) -> DflashError:
+    """The same error, told of another target on the same host."""
+    kind: Any = type(error)
+    again: DflashError = kind(**{**vars(error), "target": target})
+    return again

@@ -1,0 +1,184 @@
+"""Where words go: the answer to standard output, everything else to standard error."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TextIO
+
+from dflashctl.view.sanitize import clean, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from rich.console import Console, RenderableType
+    from rich.live import Live
+    from rich.text import Text
+
+ACCENT = "cyan"
+NARROWEST = 20
+
+
+class ReaderGone(Exception):
+    """Who read our standard output has closed it, as ``head`` does."""
+
+
+class Screen:
+    """The two streams of one command.
+
+    Args:
+        color: ``auto``, ``always`` or ``never``. ``auto`` colours a terminal, unless it is
+            a dumb one or NO_COLOR is set.
+        environ: where NO_COLOR, TERM and COLUMNS are read.
+    """
+
+    def __init__(self, color: str, environ: Mapping[str, str]) -> None:
+        self._color = color
+        self._environ = environ
+        self._live: Live | None = None
+        for stream in (sys.stdout, sys.stderr):
+            # A terminal without UTF-8 shows "?" for what it cannot show.
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="replace")
+
+    @cached_property
+    def out(self) -> Console:
+        """Standard output, for the answer."""
+        return self._console(sys.stdout)
+
+    @cached_property
+    def err(self) -> Console:
+        """Standard error, for everything else."""
+        return self._console(sys.stderr)
+
+    @property
+    def animates(self) -> bool:
+        """Whether standard error is a terminal that can redraw a line."""
+        return self.err.file.isatty() and self._environ.get("TERM") not in (None, "", "dumb")
+
+    def write(self, text: str) -> None:
+        """Text to standard output as it is; the caller has cleaned it.
+
+        Raises:
+            ReaderGone: nobody reads it any more.
+        """
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except BrokenPipeError as error:
+            raise ReaderGone from error
+
+    def show(self, renderable: RenderableType) -> None:
+        """A table or a text as the answer, without the blanks that fill its cells."""
+        with self.out.capture() as drawn:
+            self.out.print(renderable)
+        self.write(re.sub(r" +$", "", drawn.get(), flags=re.MULTILINE))
+
+    def say(self, text: str, *, lead: str = "", style: str = "") -> None:
+        """A paragraph on standard error; ``text`` is cleaned here."""
+        from rich.text import Text
+
+        self.flow(self.err, Text(lead), Text(one_line(text), style=style))
+
+    def flow(self, console: Console, lead: Text, body: Text) -> None:
+        """A paragraph, wrapped under its lead; on a pipe one line, for grep."""
+        from rich.text import Text
+
+        if not (console.file.isatty() or "COLUMNS" in self._environ):
+            console.print(Text.assemble(lead, body), soft_wrap=True)
+            return
+        lines = []
+        for line in body.wrap(console, max(NARROWEST, console.width - len(lead))) or [Text()]:
+            line.rstrip()
+            lines.append(Text.assemble(lead, line))
+            lead = Text(" " * len(lead))
+        console.print(Text("\n").join(lines), soft_wrap=True)
+
+    @contextmanager
+    def waiting(self, text: str) -> Iterator[None]:
+        """A turning sign beside ``text`` while something is awaited, on a terminal only."""
+        if not self.animates:
+            yield
+            return
+        from rich.live import Live
+        from rich.spinner import Spinner
+        from rich.text import Text
+
+        sign = Spinner("line", text=Text(one_line(text), style="dim"), style=ACCENT)
+        with self.moving(Live(sign, console=self.err, transient=True)):
+            yield
+
+    @contextmanager
+    def moving(self, live: Live) -> Iterator[None]:
+        """Let something move at the end of standard error, one at a time."""
+        self._live = live
+        try:
+            with live:
+                yield
+        finally:
+            self._live = None
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Nothing moves meanwhile, so that a question can be asked."""
+        live = self._live
+        if live is not None:
+            live.stop()
+        try:
+            yield
+        finally:
+            if live is not None:
+                live.start()
+
+    def debug_log(self) -> None:
+        """From here on, show on standard error what the parts log."""
+        logging.getLogger().addHandler(_CleanHandler())
+        logging.getLogger().setLevel(logging.DEBUG)
+
+    def _console(self, stream: TextIO) -> Console:
+        from rich.console import Console
+
+        screen = self
+
+        class Pipe(Console):
+            def on_broken_pipe(self) -> None:
+                """Rich would end the program; a lost stderr must not end a deploy."""
+                self.quiet = True
+                if self is screen.__dict__.get("out"):
+                    raise ReaderGone
+
+        console = Pipe(
+            file=stream,
+            color_system=self._color_system(stream),
+            no_color=False,
+            markup=False,
+            emoji=False,
+            highlight=False,
+            _environ=self._environ,
+        )
+        if console.width < NARROWEST:  # noqa: PLR1730 - setting it stops following the terminal
+            console.width = NARROWEST
+        return console
+
+    def _color_system(self, stream: TextIO) -> Any:
+        plain = (
+            not stream.isatty()
+            or self._environ.get("NO_COLOR")
+            or self._environ.get("TERM") in (None, "", "dumb")
+        )
+        if self._color == "always":
+            return "standard"
+        return None if self._color == "never" or plain else "auto"
+
+
+class _CleanHandler(logging.Handler):
+    """Log lines on standard error, cleaned: they may quote what a target sent."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = f"{record.relativeCreated / 1000:8.3f} {record.name}: {record.getMessage()}"
+        if record.exc_info:
+            text += "\n" + logging.Formatter().formatException(record.exc_info)
+        print(clean(text), file=sys.stderr)

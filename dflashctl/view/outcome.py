@@ -1,0 +1,130 @@
+"""How a command ended: in success, or with an error."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dflashctl.agent.protocol import ClearCheckpoints, StopRun
+from dflashctl.plan.words import counted
+from dflashctl.view.console import ACCENT
+from dflashctl.view.sanitize import one_line
+from dflashctl.view.words import words_for
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dflashctl.agent.protocol import LogEnd, Observed, StepDone
+    from dflashctl.errors import DflashError
+    from dflashctl.plan.model import Plan
+    from dflashctl.view.console import Screen
+
+
+def show_error(screen: Screen, error: DflashError) -> None:
+    """What happened, the particulars, and the next thing to do, on standard error."""
+    from rich.text import Text
+
+    from dflashctl.view.sanitize import clean
+
+    words = words_for(error)
+    screen.flow(screen.err, Text("error: ", style="bold red"), Text(one_line(words.message)))
+    for detail in words.details:
+        indent = len(detail) - len(detail.lstrip())
+        text = clean(detail).replace("\n", " ").rstrip()
+        screen.flow(screen.err, Text("  " + " " * indent), Text(text.lstrip()))
+    screen.flow(screen.err, Text("  "), Text(one_line(words.next), style=ACCENT))
+
+
+def show_usage(screen: Screen, message: str, help_words: str) -> None:
+    """A mistake in the command line."""
+    from rich.text import Text
+
+    screen.flow(screen.err, Text("error: ", style="bold red"), Text(one_line(message)))
+    screen.flow(screen.err, Text("  "), Text(f"See: {help_words}", style=ACCENT))
+
+
+def show_traceback(screen: Screen) -> None:
+    """The error that is being handled, as Python tells it."""
+    import traceback
+
+    from dflashctl.view.sanitize import clean
+
+    screen.err.print(clean(traceback.format_exc()), soft_wrap=True)
+
+
+def ending(seen: Observed, end: LogEnd) -> str:
+    """How the followed run ended, in a few words: ``finished (exit code 0)``."""
+    run = seen.run
+    if run is None or run.id != end.run_id or run.ended_at is None:
+        return end.state.lower()
+    facts = [f"exit code {run.exit_code}"] if run.exit_code is not None else []
+    if run.signal:
+        facts.append(f"signal {run.signal}")
+    if run.oom:
+        facts.append("out of memory")
+    return f"{run.state.lower()} ({', '.join(facts)})" if facts else run.state.lower()
+
+
+def show_done(
+    screen: Screen, target: str, plan: Plan, seen: Observed, done: Mapping[int, StepDone]
+) -> None:
+    """The summary of a transaction that went through, as the answer.
+
+    Args:
+        screen: where.
+        target: on which target.
+        plan: what was done.
+        seen: the target as it is now.
+        done: the agent's word on each step, by its number.
+    """
+    from rich.text import Text
+
+    lines: list[tuple[str, str]] = []
+    if plan.run_id is not None:
+        lines.append(("run", f"{plan.run_id} {seen.state.lower()} on {target}"))
+        if seen.run is not None and seen.run.id == plan.run_id:
+            lines.append(("session", f"{seen.run.session}{_pid(seen)}"))
+            lines.append(("release", seen.run.release))
+    elif any(isinstance(step.action, StopRun) for step in plan.steps):
+        lines.append(("stopped", f"on {target}; the job is {seen.state.lower()}"))
+    lines += _cleared(plan, done)
+    if plan.run_id is not None:
+        lines.append(("look", f"dflashctl status -t {target}"))
+        lines.append(("", f"dflashctl logs -f -t {target}"))
+        lines.append(("", f"dflashctl attach -t {target}"))
+    for label, line in lines:
+        text = Text.assemble((f"{label:9}", "dim"), one_line(line))
+        text.highlight_words([plan.run_id or target], style=f"bold {ACCENT}")
+        # Not wrapped by us: what is a command stays one that can be copied.
+        screen.out.print(text, soft_wrap=True)
+
+
+def _pid(seen: Observed) -> str:
+    return f", pid {seen.run.pid}" if seen.run is not None and seen.run.pid is not None else ""
+
+
+def _cleared(plan: Plan, done: Mapping[int, StepDone]) -> list[tuple[str, str]]:
+    """Where the cleared checkpoints went, and how to bring them back."""
+    for number, step in enumerate(plan.steps):
+        if not isinstance(step.action, ClearCheckpoints) or number not in done:
+            continue
+        facts = done[number].facts
+        moved_to, count = facts.get("moved_to"), facts.get("count")
+        if not isinstance(moved_to, str) or not count:
+            return [("cleared", "nothing: the folder was empty")]
+        return [
+            ("cleared", f"{_entries(count)} of {step.action.real_path}, kept in {moved_to}"),
+            ("undo", f"stop the run, then move them back: {_way_back(moved_to, step.action)}"),
+        ]
+    return []
+
+
+def _entries(count: object) -> str:
+    return counted(count, "checkpoint") if isinstance(count, int) else "checkpoints"
+
+
+def _way_back(moved_to: str, action: ClearCheckpoints) -> str:
+    """Words for the target's own shell, dotfiles included."""
+    from shlex import join
+
+    return join(("find", moved_to, "-mindepth", "1", "-maxdepth", "1",
+                 "-exec", "mv", "-nt", action.real_path, "{}", "+"))  # fmt: skip

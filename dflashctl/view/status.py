@@ -1,0 +1,341 @@
+"""The status table: details for one target, one row each for many."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dflashctl.agent.protocol import LIVE_STATES
+from dflashctl.view import figures
+from dflashctl.view.console import ACCENT
+from dflashctl.view.sanitize import clean, one_line
+from dflashctl.view.words import words_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from dflashctl.agent.protocol import DiskSeen, Gpu, Observed
+    from dflashctl.errors import DflashError
+    from dflashctl.view.console import Screen
+
+_STYLES = {
+    "RUNNING": "green",
+    "ADOPTED": "green",
+    "STARTING": "yellow",
+    "ORPHANED": "yellow",
+    "INTERRUPTED": "yellow",
+    "FAILED": "red",
+    "UNREACHABLE": "red",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Something that speaks against a run that is alive. ``since``: epoch seconds."""
+
+    code: str
+    since: float | None
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What is known of one target: what was seen, or why nothing could be."""
+
+    target: str
+    seen: Observed | None = None
+    error: DflashError | None = None
+    verdicts: tuple[Verdict, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunShown:
+    """The run that a status speaks of: ours, or the hand-started one that now lives."""
+
+    id: str | None
+    pid: int | None
+    started_at: float | None
+    ended_at: float | None
+    elapsed_s: float | None
+    exit_code: int | None = None
+    exit_name: str | None = None
+    signal: str | None = None
+    oom: bool | None = None
+    release: str | None = None
+
+
+def run_shown(seen: Observed) -> RunShown | None:
+    """Of an adopted session it is the session's own process, never an older run of ours."""
+    if seen.state == "ADOPTED" and seen.session is not None:
+        begun = seen.session.created_at
+        return RunShown(
+            id=None,
+            pid=seen.session.pane_pid,
+            started_at=begun,
+            ended_at=None,
+            elapsed_s=None if begun is None else max(0.0, seen.now - begun),
+        )
+    run = seen.run
+    if run is None:
+        return None
+    end = run.ended_at if run.ended_at is not None else seen.now
+    known = run.ended_at is not None or run.state in LIVE_STATES
+    return RunShown(
+        id=run.id,
+        pid=run.pid,
+        started_at=run.started_at,
+        ended_at=run.ended_at,
+        elapsed_s=max(0.0, end - run.started_at) if known else None,
+        exit_code=run.exit_code,
+        exit_name=run.exit_name,
+        signal=run.signal,
+        oom=run.oom,
+        release=run.release,
+    )
+
+
+def disk_shown(seen: Observed) -> DiskSeen | None:
+    """The disk of the checkpoints, which is the one that fills up; else the first."""
+    if seen.checkpoints is not None:
+        for disk in seen.disks:
+            if disk.path == seen.checkpoints.path:
+                return disk
+    return seen.disks[0] if seen.disks else None
+
+
+def show_status(screen: Screen, reports: tuple[Report, ...]) -> None:
+    """The answer of ``status``, on standard output; what to do about errors beside it."""
+    from rich.text import Text
+
+    rows = _rows(reports)
+    if len(reports) > 1 and _fits(screen.out, rows):
+        screen.show(rows)
+    else:
+        for number, report in enumerate(reports):
+            if number:
+                screen.show(Text())
+            screen.show(_details(report))
+    for report in reports:
+        if report.error is not None:
+            words = words_for(report.error)
+            name = "" if report.target in words.message else f"{report.target}: "
+            screen.say(f"{name}{words.message} {words.next}")
+
+
+def _fits(console: Console, table: Table) -> bool:
+    """Whether the table can be drawn without cutting anything short."""
+    from rich.measure import Measurement
+
+    roomy = console.options.update(max_width=10_000)
+    return Measurement.get(console, roomy, table).minimum <= console.width
+
+
+def _state(report: Report) -> Text:
+    from rich.text import Text
+
+    if report.seen is not None:
+        word: str = report.seen.state
+    elif report.error is not None and report.error.code in ("unreachable", "link_lost"):
+        word = "UNREACHABLE"
+    else:
+        word = "unknown"
+    style = _STYLES.get(word, "red" if report.seen is None else "")
+    text = Text(word, style=f"bold {style}".strip())
+    for verdict in report.verdicts:
+        text.append(f" {verdict.code.replace('_', ' ')}", style="yellow")
+    return text
+
+
+def _details(report: Report) -> Table:
+    """One target as a list of what is known."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_row("target", Text(one_line(report.target), style=f"bold {ACCENT}"))
+    table.add_row("state", _state(report))
+    if report.error is not None:
+        table.add_row("error", Text(report.error.code.replace("_", " ")))
+    if report.seen is not None:
+        for label, lines in _facts(report.seen):
+            table.add_row(label, _lines(lines))
+    for verdict in report.verdicts:
+        table.add_row("verdict", Text(one_line(verdict.evidence), style="yellow"))
+    return table
+
+
+def _lines(lines: list[str]) -> Text:
+    """Lines that keep their blanks, so that figures stand under one another."""
+    from rich.text import Text
+
+    return Text("\n".join(clean(line).replace("\n", " ") for line in lines))
+
+
+def _facts(seen: Observed) -> Iterable[tuple[str, list[str]]]:
+    run = run_shown(seen)
+    yield "session", [_session(seen)]
+    if run is not None:
+        yield "run", [run.id or "started by hand"]
+        if run.pid is not None:
+            yield "pid", [str(run.pid)]
+        if run.started_at is not None:
+            yield "since", [f"{figures.moment(run.started_at)}{_elapsed(run)}"]
+        if run.ended_at is not None:
+            yield "ended", [f"{figures.moment(run.ended_at)}, {_ending(run)}"]
+    if seen.gpus is not None:
+        yield "GPUs", _gpu_lines(seen)
+    if seen.checkpoints is not None:
+        yield "checkpoints", [_checkpoints(seen)]
+    disk = disk_shown(seen)
+    if disk is not None:
+        yield "disk", [f"{figures.size(disk.free)} free of {figures.size(disk.total)}"]
+    if run is not None and run.release:
+        yield "release", [run.release]
+    if seen.lock is not None:
+        yield "at work", [f"{seen.lock.who}, since {figures.moment(seen.lock.since)}"]
+    if seen.cut is not None:
+        yield "cut off", [f"transaction {seen.cut.id} of {seen.cut.who}, in step {seen.cut.step}"]
+
+
+def _elapsed(run: RunShown) -> str:
+    return "" if run.elapsed_s is None else f" ({figures.duration(run.elapsed_s)})"
+
+
+def _session(seen: Observed) -> str:
+    if seen.session is None:
+        return "none"
+    kind = ", started by hand" if seen.session.adopted else ""
+    watched = seen.session.attached
+    return f"{seen.session.name}{kind}{f', {watched} attached' if watched else ''}"
+
+
+def _ending(run: RunShown) -> str:
+    """How a run ended: exit code, signal, or the kernel's memory killer."""
+    parts = []
+    if run.oom:
+        parts.append("out of memory")
+    if run.signal:
+        parts.append(f"signal {run.signal}")
+    elif run.exit_code is not None:
+        name = f" ({run.exit_name})" if run.exit_name not in (None, "finished", "failed") else ""
+        parts.append(f"exit code {run.exit_code}{name}")
+    return ", ".join(parts) or "how is unknown"
+
+
+def _gpu_lines(seen: Observed) -> list[str]:
+    gpus = seen.gpus
+    if gpus is None or gpus.status == "absent":
+        return ["none"]
+    if gpus.status == "unresponsive":
+        return ["not responding"]
+    if gpus.status == "unreadable":
+        return [f"unreadable: {gpus.error}" if gpus.error else "unreadable"]
+    names = Counter(gpu.name for gpu in gpus.gpus)
+    return [
+        ", ".join(f"{count}x {name}" for name, count in names.items()),
+        *(
+            f"{gpu.index}  {_figure(gpu.utilization_pct, '%'):>4} {_memory((gpu,)):>11} "
+            f"{_figure(gpu.temperature_c, ' °C'):>6} {_figure(gpu.power_w, ' W'):>6}"
+            for gpu in gpus.gpus
+        ),
+    ]
+
+
+def _figure(value: float | None, unit: str) -> str:
+    return figures.UNKNOWN if value is None else f"{value:.0f}{unit}"
+
+
+def _memory(gpus: tuple[Gpu, ...]) -> str:
+    used = [gpu.memory_used_mib for gpu in gpus if gpu.memory_used_mib is not None]
+    total = [gpu.memory_total_mib for gpu in gpus if gpu.memory_total_mib is not None]
+    if len(used) < len(gpus) or len(total) < len(gpus):
+        return figures.UNKNOWN
+    return f"{sum(used) / 1024:.0f}/{sum(total) / 1024:.0f} GiB"
+
+
+def _gpus_in_short(seen: Observed) -> list[str]:
+    """All GPUs in two lines: mean use, memory in all, the hottest, power in all."""
+    if seen.gpus is None or seen.gpus.status != "ok" or not seen.gpus.gpus:
+        return _gpu_lines(seen)[:1]
+    gpus = seen.gpus.gpus
+    use = [gpu.utilization_pct for gpu in gpus if gpu.utilization_pct is not None]
+    heat = [gpu.temperature_c for gpu in gpus if gpu.temperature_c is not None]
+    power = [gpu.power_w for gpu in gpus if gpu.power_w is not None]
+    return [
+        f"{len(gpus)}x {_figure(sum(use) / len(use) if use else None, '%')} {_memory(gpus)}",
+        f"{_figure(max(heat, default=None), ' °C')} {_figure(sum(power) if power else None, ' W')}",
+    ]
+
+
+def _checkpoints(seen: Observed) -> str:
+    store = seen.checkpoints
+    if store is None:
+        return "not in the playbook"
+    if not store.exists:
+        return "no folder yet"
+    if not store.count:
+        return "none"
+    age = "" if store.latest_at is None else f" ({_ago(seen, store.latest_at)})"
+    return f"{store.count}, latest {store.latest or figures.UNKNOWN}{age}, " + figures.size(
+        store.size
+    )
+
+
+def _ago(seen: Observed, at: float) -> str:
+    return f"{figures.duration(max(0.0, seen.now - at))} ago"
+
+
+def _rows(reports: tuple[Report, ...]) -> Table:
+    """Many targets, two lines each."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for title in ("TARGET", "RUN", "GPUS"):
+        table.add_column(title, no_wrap=True)
+    table.add_column("CHECKPOINTS")
+    for report in reports:
+        first = Text(one_line(report.target), style=f"bold {ACCENT}")
+        cells = [first.append("\n").append_text(_state(report))]
+        if report.seen is not None:
+            columns = (_run_in_short(report.seen), _gpus_in_short(report.seen),
+                       _store_in_short(report.seen))  # fmt: skip
+            cells += [_lines(lines) for lines in columns]
+        elif report.error is not None:
+            cells.append(Text(report.error.code.replace("_", " "), style="red"))
+        table.add_row(*cells)
+    return table
+
+
+def _run_in_short(seen: Observed) -> list[str]:
+    run = run_shown(seen)
+    if run is None:
+        return ["-"]
+    if run.ended_at is not None:
+        how = f"{_ending(run)}, {_ago(seen, run.ended_at)}"
+    else:
+        pid = "" if run.pid is None else f"pid {run.pid}, "
+        how = f"{pid}{figures.duration(run.elapsed_s)}"
+    return [run.id or "started by hand", how]
+
+
+def _store_in_short(seen: Observed) -> list[str]:
+    store, disk = seen.checkpoints, disk_shown(seen)
+    lines = []
+    if store is not None and not store.exists:
+        lines.append("no folder yet")
+    elif store is not None:
+        latest = store.latest if store.latest_step is None else f"step {store.latest_step}"
+        lines.append(f"{store.count}, {latest}" if store.count else "none")
+        if store.count:
+            lines.append(figures.size(store.size))
+    if disk is not None:
+        lines.append(f"{figures.size(disk.free)} free")
+    return lines or ["-"]

@@ -1,0 +1,307 @@
+"""Every error in plain words: what happened, where, and the next thing to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from shlex import join
+
+from dflashctl import errors as e
+from dflashctl.plan.words import counted
+from dflashctl.view.failures import failure_words, standing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """An error as people read it.
+
+    ``message`` says what happened and where; ``details`` are lines under it; ``next``
+    says what state things are in, where that matters, and what to do.
+    """
+
+    message: str
+    next: str
+    details: tuple[str, ...] = ()
+
+
+UNTOUCHED = "Nothing was touched."
+
+
+def words_for(error: e.DflashError) -> Words:  # noqa: PLR0911 - one a branch
+    """The words for an error, whichever branch of the tree it is on."""
+    match error:
+        case e.UserMistake():
+            return _mistake(error)
+        case e.Unreachable() | e.HostKeyProblem() | e.NotLetIn() | e.TargetLacks():
+            return _way(error)
+        case e.Refused():
+            return _refused(error)
+        case e.Unverified():
+            return _unverified(error)
+        case e.TryAgain():
+            return _try_again(error)
+        case e.NothingRuns():
+            return _nothing_runs(error)
+        case e.Interrupted():
+            return _interrupted(error)
+        case e.Internal():
+            return Words(
+                message=f"a fault of dflashctl: {error.what}",
+                next="Run it again with --debug before the verb; its output belongs in a report.",
+                details=_lines(error.detail),
+            )
+        case _:
+            return Words(
+                message=f"a fault of dflashctl: {error.code}.", next="Run it again with --debug."
+            )
+
+
+def _nothing_runs(error: e.NothingRuns) -> Words:
+    if error.run_id is not None:
+        return Words(
+            message=f"{error.target} has no run {error.run_id} of {error.session}.",
+            next=f"The newest run: dflashctl status -t {error.target}",
+        )
+    if error.state == "NONE":
+        return Words(
+            message=f"{error.target} has no run of {error.session} yet.",
+            next=f"Start one with: dflashctl deploy -t {error.target}",
+        )
+    return Words(
+        message=f"nothing runs on {error.target}: there is no session {error.session} "
+        f"(state {error.state}).",
+        next=f"Start it with: dflashctl start -t {error.target}. What the last run "
+        f"printed: dflashctl logs -t {error.target}",
+    )
+
+
+def _lines(text: str) -> tuple[str, ...]:
+    return tuple(line for line in text.splitlines() if line.strip())
+
+
+def _mistake(error: e.UserMistake) -> Words:  # noqa: PLR0911 - one a branch
+    match error:
+        case e.BadFile():
+            return _bad_file(error)
+        case e.NoFile():
+            option = "-i" if error.kind == "inventory" else "-p"
+            return Words(
+                message=f"there is no {error.kind} here.",
+                details=tuple(f"looked in: {place}" for place in error.looked_in),
+                next=f"Write one there, or name one with {option} PATH.",
+            )
+        case e.UnknownTarget():
+            return _unknown_target(error)
+        case e.AmbiguousTarget(name=""):
+            return Words(
+                message="no target was named, and the inventory has no default_target.",
+                next=f"Name one with -t: {', '.join(error.candidates)}",
+            )
+        case e.AmbiguousTarget():
+            return Words(
+                message=f"'{error.name}' is the name of several targets: "
+                f"{', '.join(error.candidates)}.",
+                next=f"Name one in full: -t {error.candidates[0]}",
+            )
+        case e.TooManyTargets():
+            return Words(
+                message=f"{error.verb} works on one target at a time, and this names "
+                f"{len(error.named)}: {', '.join(error.named)}.",
+                next=f"Name one: dflashctl {error.verb} -t {error.named[0]}",
+            )
+        case e.MissingSetting():
+            return Words(
+                message=f"{error.verb} needs {error.setting}, and {error.path} does not say it.",
+                next=f"Add {error.setting} to {error.path.name}.",
+            )
+        case e.SourceUnreadable():
+            return Words(
+                message=f"{error.path} is to be pushed and cannot be read: {error.reason}.",
+                next=f"{UNTOUCHED} Put the file there, or take it out of the playbook.",
+            )
+        case e.NoTerminal():
+            return Words(
+                message="attach needs a terminal, and its input or output is none.",
+                next="Run it in a terminal; or read the output with: dflashctl logs -f",
+            )
+        case _:
+            return Words(message="that cannot be done as typed.", next="See: dflashctl --help")
+
+
+def _bad_file(error: e.BadFile) -> Words:
+    many = len(error.faults) != 1
+    what = f"the run's {error.kind}" if error.kind == "environment" else f"the {error.kind}"
+    return Words(
+        message=f"{what} has {counted(len(error.faults), 'mistake')}.",
+        details=tuple(
+            f"{fault.path}{f':{fault.line}' if fault.line else ''}: "
+            f"{f'{fault.where}: ' if fault.where else ''}{fault.message}"
+            for fault in error.faults
+        ),
+        next=f"{UNTOUCHED} Correct {'them' if many else 'it'} and run the command again.",
+    )
+
+
+def _unknown_target(error: e.UnknownTarget) -> Words:
+    if error.close:
+        hint = f"Did you mean {' or '.join(error.close)}?"
+    elif error.known:
+        hint = f"It has: {', '.join(error.known)}."
+    else:
+        hint = "It has no targets at all."
+    return Words(
+        message=f"the inventory has no target and no group '{error.name}'.",
+        next=f"{hint} All of them: dflashctl inventory show",
+    )
+
+
+def _way(error: e.Unreachable | e.HostKeyProblem | e.NotLetIn | e.TargetLacks) -> Words:
+    """What stands between us and the target."""
+    match error:
+        case e.LinkLost(transaction=None):
+            return Words(
+                message=f"the connection to {error.target} ({error.address}) broke off: "
+                f"{error.reason}.",
+                next="Nothing was changed there, and what ran goes on. Try again.",
+            )
+        case e.LinkLost():
+            return Words(
+                message=f"the connection to {error.target} ({error.address}) broke off in the "
+                f"middle of transaction {error.transaction}: {error.reason}.",
+                next="The transaction goes on over there, to its end, without us. "
+                f"Ask what came of it with: dflashctl status -t {error.target}",
+            )
+        case e.Unreachable():
+            return Words(
+                message=f"{error.target} cannot be reached at {error.address}: {error.reason}.",
+                next="Nothing was changed there. Is the machine up, and the address in the "
+                f"inventory right? Try: ssh {error.address} true",
+            )
+        case e.HostKeyUnknown():
+            return _key_unknown(error)
+        case e.HostKeyChanged():
+            return _key_changed(error)
+        case e.NotLetIn():
+            tried = f" Tried: {', '.join(error.tried)}." if error.tried else ""
+            reason = f" ({error.reason})" if error.reason else ""
+            return Words(
+                message=f"{error.address} does not let {error.user} in{reason}.{tried}",
+                next="Check user and identity_file of the host in the inventory. This should "
+                f"work first: {join(('ssh', f'{error.user}@{error.address}', 'true'))}",
+            )
+        case e.TargetLacks():
+            return _lacks(error)
+        case _:
+            return Words(
+                message="the host's key could not be checked.", next="Run it again with --debug."
+            )
+
+
+def _key_unknown(error: e.HostKeyUnknown) -> Words:
+    files = ", ".join(error.known_hosts) or "known_hosts"
+    return Words(
+        message=f"the key of {_place(error)} is not known here.",
+        details=(f"it shows {error.key_type} {error.fingerprint}", f"looked in: {files}"),
+        next="Compare that fingerprint with the machine's own (there: ssh-keygen -lf "
+        "/etc/ssh/ssh_host_ed25519_key.pub). If they agree, let ssh record it: "
+        f"{join(('ssh', '-p', str(error.port), error.host))}",
+    )
+
+
+def _key_changed(error: e.HostKeyChanged) -> Words:
+    place = error.host if error.port == 22 else f"[{error.host}]:{error.port}"
+    return Words(
+        message=f"{_place(error)} shows another key than the one known here.",
+        details=(
+            f"it shows  {error.key_type} {error.fingerprint}",
+            f"known is  {error.expected}  ({error.known_hosts}:{error.line})",
+        ),
+        next="Either the machine was set up anew, or something stands in between: find out "
+        "which before you go on. Only if the new key is right: "
+        f"{join(('ssh-keygen', '-f', error.known_hosts, '-R', place))}",
+    )
+
+
+def _place(error: e.HostKeyUnknown | e.HostKeyChanged) -> str:
+    return error.host if error.port == 22 else f"{error.host} port {error.port}"
+
+
+def _lacks(error: e.TargetLacks) -> Words:
+    match error:
+        case e.ContainerStopped():
+            return Words(
+                message=f"container {error.vmid} on {error.host} ({error.target}) does not run.",
+                next=f"{UNTOUCHED} Start it on {error.host}: pct start {error.vmid}",
+            )
+        case e.NoSuchContainer():
+            return Words(
+                message=f"{error.host} has no container {error.vmid} ({error.target}).",
+                next=f"Check vmid in the inventory. On {error.host}, pct list shows what it has; "
+                "a container of another cluster node is known on that node only.",
+            )
+        case e.MissingTool():
+            detail = f" ({error.detail})" if error.detail else ""
+            return Words(
+                message=f"{error.target} has no usable {error.tool}{detail}.",
+                next=f"{UNTOUCHED} {_REMEDIES.get(error.tool, f'Install {error.tool} there.')}",
+            )
+        case _:
+            return Words(message="the target lacks something.", next="Run it again with --debug.")
+
+
+_REMEDIES = {
+    "python3": "Install Python 3.10 or newer there (Debian: apt install python3), or name one "
+    "as `python` of the target in the inventory.",
+    "tmux": "Install it there (Debian: apt install tmux), or, if it is installed out of the "
+    "way, add its folder to `path` of the target in the inventory.",
+    "pct": "Is that host a Proxmox VE machine, and do we arrive as root?",
+}
+
+
+def _refused(error: e.Refused) -> Words:
+    details = []
+    for refusal in error.refusals:
+        details += [refusal.message, f"  {refusal.remedy}"] if refusal.remedy else [refusal.message]
+    return Words(
+        message=f"refused on {error.target}, before anything was touched.",
+        details=tuple(details),
+        next="What runs there goes on as it was.",
+    )
+
+
+def _unverified(error: e.Unverified) -> Words:
+    what, remedy = failure_words(error)
+    details: tuple[str, ...] = (f"in this step: {error.step}",)
+    if error.log_tail:
+        details += ("the run's last lines:", *(f"  | {line}" for line in error.log_tail))
+    return Words(
+        message=f"{error.target}: {what}",
+        details=details,
+        next=f"{standing(error)} {remedy}",
+    )
+
+
+def _try_again(error: e.TryAgain) -> Words:
+    match error:
+        case e.LockHeld():
+            return Words(
+                message=f"another transaction is at work on {error.target}: {error.holder}, "
+                f"since {error.since}.",
+                next=f"{UNTOUCHED} Try again when it is done: dflashctl status -t {error.target}",
+            )
+        case e.Stale():
+            changed = f" ({', '.join(error.changed)})" if error.changed else ""
+            return Words(
+                message=f"{error.target} changed while the plan was made{changed}.",
+                next=f"{UNTOUCHED} Run the command again: it plans from what is there now.",
+            )
+        case _:
+            return Words(message="somebody was quicker.", next=f"{UNTOUCHED} Try again.")
+
+
+def _interrupted(error: e.Interrupted) -> Words:
+    if error.committed:
+        return Words(
+            message=f"stopped watching; the transaction on {error.target} goes on to its end.",
+            next=f"Ask what came of it with: dflashctl status -t {error.target}",
+        )
+    return Words(message="interrupted.", next=UNTOUCHED)

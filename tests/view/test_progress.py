@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import io
+import sys
+import time
+
+import pytest
+
+from dflashctl.agent.protocol import Alive, StepBegun, StepDone, StepNote, StopRun
+from dflashctl.plan.model import Step
+from dflashctl.view.console import Screen
+from dflashctl.view.progress import Steps, Upload
+
+STOP = Step(
+    action=StopRun(session="s", run_id=None, signal="INT", grace_s=1.0), what="stop it", why="asked"
+)
+STEPS = (STOP, Step(action=STOP.action, what="start it [bold]\x1b[2J", why="asked"))
+XTERM = {"TERM": "xterm-256color", "COLUMNS": "60"}
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def one_step(steps: Steps, note: str = "2 still alive, sending TERM") -> None:
+    steps.tell(StepBegun(index=0))
+    steps.tell(Alive())
+    steps.tell(StepNote(index=0, text=note))
+    steps.tell(StepDone(index=0, seconds=12.0, result="gone, by TERM", facts={}))
+
+
+def test_on_a_pipe_a_step_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with Steps(Screen("auto", {}), STEPS) as steps:
+        one_step(steps)
+        steps.tell(StepBegun(index=1))
+        steps.failed(1)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == [
+        "        2 still alive, sending TERM",
+        "  done  stop it: gone, by TERM (12 s)",
+        "failed  start it [bold]",
+    ]
+
+
+def test_a_step_that_nobody_planned_has_a_number(capsys: pytest.CaptureFixture[str]) -> None:
+    with Steps(Screen("auto", {}), ()) as steps:
+        steps.tell(StepDone(index=4, seconds=0.0, result="", facts={}))
+    assert capsys.readouterr().err == "  done  step 5\n"
+
+
+def test_on_a_terminal_the_step_at_work_moves_and_the_done_ones_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with Steps(Screen("never", XTERM), STEPS) as steps:
+        steps.tell(StepBegun(index=1))
+        time.sleep(0.4)
+        one_step(steps)
+        steps.remark("it goes on")
+    shown = terminal.getvalue()
+    assert "start it [bold]" in shown
+    assert "\x1b[2J" not in shown
+    assert "  done  stop it: gone, by TERM (12 s)" in shown
+    assert shown.rstrip().endswith("\x1b[2K") or "it goes on" in shown.splitlines()[-1]
+
+
+def sent(screen: Screen, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An upload that takes so long."""
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    with Upload(screen) as upload:
+        upload(100, 3000)
+        now[0] = seconds
+        upload(2000, 3000)
+        upload(3000, 3000)
+    monkeypatch.undo()
+
+
+def test_a_quick_upload_is_not_worth_a_word(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent(Screen("auto", {}), 0.5, monkeypatch)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_slow_upload_is_summed_up(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent(Screen("auto", {}), 12.0, monkeypatch)
+    assert capsys.readouterr().err == "sent 3.0 kB in 12 s\n"
+
+
+def test_a_slow_upload_on_a_terminal_has_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stderr", terminal)
+        sent(Screen("never", XTERM), 12.0, monkeypatch)
+    assert "sending" in terminal.getvalue()
+    assert "sent 3.0 kB in 12 s" in terminal.getvalue()
