@@ -85,7 +85,7 @@ def show_done(
             lines.append(("session", f"{seen.run.session}{_pid(seen)}"))
             lines.append(("release", seen.run.release))
     elif any(isinstance(step.action, StopRun) for step in plan.steps):
-        lines.append(("stopped", f"on {target}; the job is {seen.state.lower()}"))
+        lines.append(("stopped", f"on {target}; nothing of it runs any more"))
     lines += _cleared(plan, done)
     if plan.run_id is not None:
         lines.append(("look", f"dflashctl status -t {target}"))

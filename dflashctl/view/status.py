@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from dflashctl.agent.protocol import LIVE_STATES
 from dflashctl.view import figures
 from dflashctl.view.console import ACCENT
+from dflashctl.view.outcome import show_error
 from dflashctl.view.sanitize import clean, one_line
-from dflashctl.view.words import words_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -122,9 +122,7 @@ def show_status(screen: Screen, reports: tuple[Report, ...]) -> None:
             screen.show(_details(report))
     for report in reports:
         if report.error is not None:
-            words = words_for(report.error)
-            name = "" if report.target in words.message else f"{report.target}: "
-            screen.say(f"{name}{words.message} {words.next}")
+            show_error(screen, report.error)
 
 
 def _fits(console: Console, table: Table) -> bool:
