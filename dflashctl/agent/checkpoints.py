@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from dflashctl.agent.failures import AgentError, from_os_error
-from dflashctl.agent.protocol import CheckpointsSeen
 from dflashctl.agent.records import StateFolder, sync_folder
+from dflashctl.agent.seen import CheckpointsSeen
 
 TRASH = ".dflashctl-trash"
 COUNT_S = 2.0

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import IO
 
 from dflashctl.agent.failures import AgentError, existing_parent, free_space, from_os_error
-from dflashctl.agent.protocol import FileSeen, FileWanted
+from dflashctl.agent.protocol import FileWanted
 from dflashctl.agent.records import StateFolder, sync_folder
+from dflashctl.agent.seen import FileSeen
 
 PIECE = 1 << 20
 ARCHIVE = "files.tar"

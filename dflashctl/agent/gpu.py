@@ -17,7 +17,7 @@ from typing import IO
 
 from dflashctl.agent import process
 from dflashctl.agent.process import Process
-from dflashctl.agent.protocol import Gpu, GpusSeen, GpuStatus, Holder
+from dflashctl.agent.seen import Gpu, GpusSeen, GpuStatus, Holder
 
 DEADLINE_S = 6.0
 _FIELDS = (

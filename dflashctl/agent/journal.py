@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from dflashctl.agent.failures import AgentError
-from dflashctl.agent.protocol import CutTransaction, LockSeen, Who
+from dflashctl.agent.protocol import Who
 from dflashctl.agent.records import StateFolder, read_json, write_json
+from dflashctl.agent.seen import CutTransaction, LockSeen
 
 
 def name_of(who: Who) -> str:

@@ -10,8 +10,9 @@ from typing import BinaryIO
 
 from dflashctl.agent import process, runs
 from dflashctl.agent.failures import AgentError
-from dflashctl.agent.protocol import LogEnd, Logs, State
+from dflashctl.agent.protocol import LogEnd, Logs
 from dflashctl.agent.records import RunFolder, StateFolder
+from dflashctl.agent.seen import State
 
 PIECE = 1 << 16
 POLL_S = 0.1

@@ -23,19 +23,18 @@ from pathlib import Path
 from dflashctl.agent import checkpoints, files, gpu, journal, process, runs
 from dflashctl.agent.failures import existing_parent
 from dflashctl.agent.process import Process, Table
-from dflashctl.agent.protocol import (
+from dflashctl.agent.protocol import Look, Probe
+from dflashctl.agent.records import StateFolder
+from dflashctl.agent.seen import (
     CheckpointsSeen,
     DiskSeen,
     FileSeen,
-    Look,
     Observed,
-    Probe,
     ProbeSeen,
     RunSeen,
     SessionSeen,
     State,
 )
-from dflashctl.agent.records import StateFolder
 from dflashctl.agent.session import Pane, Tmux
 
 PROBE_S = 120.0

@@ -11,8 +11,9 @@ from typing import Any
 
 from dflashctl.agent import process
 from dflashctl.agent.process import Process, Table
-from dflashctl.agent.protocol import Ending, FileWanted, RunSeen, State
+from dflashctl.agent.protocol import FileWanted
 from dflashctl.agent.records import RunFolder, read_json
+from dflashctl.agent.seen import Ending, RunSeen, State
 
 # How long a run may take from its record to its first process.
 LAUNCH_S = 20.0

@@ -28,7 +28,6 @@ from dflashctl.agent.protocol import (
     Logs,
     LogText,
     Look,
-    Observed,
     Outcome,
     Reply,
     Request,
@@ -36,6 +35,7 @@ from dflashctl.agent.protocol import (
     Staging,
 )
 from dflashctl.agent.records import StateFolder
+from dflashctl.agent.seen import Observed
 from dflashctl.agent.session import clean_environment
 
 DEFAULT_STATE = "~/.local/state/dflashctl"

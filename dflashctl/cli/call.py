@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     import typer
 
-    from dflashctl.agent.protocol import Look, Observed, Who
+    from dflashctl.agent.protocol import Look, Who
+    from dflashctl.agent.seen import Observed
     from dflashctl.inventory.model import Inventory, Target
     from dflashctl.link.client import Agent
     from dflashctl.plan.model import Desired

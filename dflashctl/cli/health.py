@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dflashctl.agent.protocol import LIVE_STATES
+from dflashctl.agent.seen import LIVE_STATES
 from dflashctl.view.status import Report, Verdict
 
 if TYPE_CHECKING:
-    from dflashctl.agent.protocol import Observed, State
+    from dflashctl.agent.seen import Observed, State
     from dflashctl.errors import DflashError
     from dflashctl.inventory.model import Target
 

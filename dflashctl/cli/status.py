@@ -10,7 +10,7 @@ from dflashctl.cli.call import begin
 from dflashctl.cli.options import JsonOption, PlaybookOption, TargetOption
 
 if TYPE_CHECKING:
-    from dflashctl.agent.protocol import Observed
+    from dflashctl.agent.seen import Observed
     from dflashctl.inventory.model import Target
 
 

@@ -14,7 +14,8 @@ from dflashctl.plan.look import look_for
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dflashctl.agent.protocol import Look, Observed
+    from dflashctl.agent.protocol import Look
+    from dflashctl.agent.seen import Observed
     from dflashctl.cli.call import Call
     from dflashctl.inventory.model import Target
     from dflashctl.link.transport import Words

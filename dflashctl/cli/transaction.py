@@ -19,7 +19,8 @@ from dflashctl.view.plan import show_plan
 from dflashctl.view.progress import Steps, Upload
 
 if TYPE_CHECKING:
-    from dflashctl.agent.protocol import Event, Look, Observed, Outcome
+    from dflashctl.agent.protocol import Event, Look, Outcome
+    from dflashctl.agent.seen import Observed
     from dflashctl.cli.call import Call
     from dflashctl.inventory.model import Target
     from dflashctl.link.client import Agent

@@ -18,12 +18,12 @@ from dflashctl.agent.protocol import (
     Failure,
     LogEnd,
     LogText,
-    Observed,
     Outcome,
     Reply,
     Stage,
     Staging,
 )
+from dflashctl.agent.seen import Observed
 from dflashctl.errors import (
     DflashError,
     Internal,

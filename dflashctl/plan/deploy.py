@@ -19,7 +19,7 @@ from dflashctl.plan.steps import (
 )
 
 if TYPE_CHECKING:
-    from dflashctl.agent.protocol import CheckpointsSeen, Observed
+    from dflashctl.agent.seen import CheckpointsSeen, Observed
     from dflashctl.plan.model import Desired
 
 

@@ -11,7 +11,7 @@ from dflashctl.plan.steps import lives
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dflashctl.agent.protocol import GpusSeen, Holder, Observed
+    from dflashctl.agent.seen import GpusSeen, Holder, Observed
     from dflashctl.plan.model import Desired
 
 # What an idle driver may take of a GPU's memory, in MiB; more is somebody's.

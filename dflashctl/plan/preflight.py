@@ -20,7 +20,8 @@ from dflashctl.plan.look import probe_for
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dflashctl.agent.protocol import FileSeen, FileWanted, Observed
+    from dflashctl.agent.protocol import FileWanted
+    from dflashctl.agent.seen import FileSeen, Observed
     from dflashctl.plan.model import Desired, Step
 
 _FILE_PROBLEMS = {

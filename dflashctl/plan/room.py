@@ -11,7 +11,7 @@ from dflashctl.plan import words
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dflashctl.agent.protocol import DiskSeen, Observed
+    from dflashctl.agent.seen import DiskSeen, Observed
     from dflashctl.plan.model import Desired, Step
 
 

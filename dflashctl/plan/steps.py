@@ -5,13 +5,15 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from dflashctl.agent.protocol import LIVE_STATES, StartRun, StopRun, VerifyRun
+from dflashctl.agent.protocol import StartRun, StopRun, VerifyRun
+from dflashctl.agent.seen import LIVE_STATES
 from dflashctl.errors import MissingSetting
 from dflashctl.plan import words
 from dflashctl.plan.model import Step
 
 if TYPE_CHECKING:
-    from dflashctl.agent.protocol import FileWanted, Observed, RunSeen
+    from dflashctl.agent.protocol import FileWanted
+    from dflashctl.agent.seen import Observed, RunSeen
     from dflashctl.plan.model import Desired
     from dflashctl.playbook.model import RunSpec
 

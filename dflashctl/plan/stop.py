@@ -8,7 +8,7 @@ from dflashctl.plan.model import Plan
 from dflashctl.plan.steps import lives, stop_steps, what_was
 
 if TYPE_CHECKING:
-    from dflashctl.agent.protocol import Observed
+    from dflashctl.agent.seen import Observed
     from dflashctl.plan.model import Desired
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dflashctl.agent.protocol import CheckpointsSeen, CutTransaction, RunSeen, SessionSeen
+    from dflashctl.agent.seen import CheckpointsSeen, CutTransaction, RunSeen, SessionSeen
 
 # What a cut transaction was at, by the name of its action.
 _AT_WORK = {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dflashctl.agent.protocol import Ending
+    from dflashctl.agent.seen import Ending
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

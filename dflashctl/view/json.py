@@ -7,7 +7,7 @@ from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dflashctl.agent.protocol import LIVE_STATES
+from dflashctl.agent.seen import LIVE_STATES
 from dflashctl.errors import Unreachable
 from dflashctl.view import figures
 from dflashctl.view.status import disk_shown, run_shown
@@ -16,7 +16,8 @@ from dflashctl.view.words import words_for
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dflashctl.agent.protocol import Observed, StepDone
+    from dflashctl.agent.protocol import StepDone
+    from dflashctl.agent.seen import Observed
     from dflashctl.errors import DflashError
     from dflashctl.inventory.model import Inventory, Target
     from dflashctl.plan.model import Plan

@@ -13,7 +13,8 @@ from dflashctl.view.words import words_for
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dflashctl.agent.protocol import LogEnd, Observed, StepDone
+    from dflashctl.agent.protocol import LogEnd, StepDone
+    from dflashctl.agent.seen import Observed
     from dflashctl.errors import DflashError
     from dflashctl.plan.model import Plan
     from dflashctl.view.console import Screen

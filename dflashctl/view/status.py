@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dflashctl.agent.protocol import LIVE_STATES
+from dflashctl.agent.seen import LIVE_STATES
 from dflashctl.view import figures
 from dflashctl.view.console import ACCENT
 from dflashctl.view.outcome import show_error
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from dflashctl.agent.protocol import DiskSeen, Gpu, Observed
+    from dflashctl.agent.seen import DiskSeen, Gpu, Observed
     from dflashctl.errors import DflashError
     from dflashctl.view.console import Screen
 

@@ -21,7 +21,6 @@ from dflashctl.agent.protocol import (
     Commit,
     Event,
     Look,
-    Observed,
     Outcome,
     StartRun,
     StopRun,
@@ -29,6 +28,7 @@ from dflashctl.agent.protocol import (
     Who,
 )
 from dflashctl.agent.records import RunFolder, StateFolder
+from dflashctl.agent.seen import Observed
 
 WHO = Who(user="ada", host="desk", version="0")
 

@@ -23,7 +23,6 @@ from dflashctl.agent.protocol import (
     ClearCheckpoints,
     Commit,
     FileWanted,
-    Holder,
     Outcome,
     PlaceFiles,
     Receive,
@@ -32,6 +31,7 @@ from dflashctl.agent.protocol import (
     StopRun,
     VerifyRun,
 )
+from dflashctl.agent.seen import Holder
 
 from .conftest import WHO, Bench, trainer, until
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dflashctl.agent import protocol, wire
+from dflashctl.agent import protocol, seen, wire
 
 MESSAGES = tuple(
     kind
-    for kind in vars(protocol).values()
+    for kind in {**vars(protocol), **vars(seen)}.values()
     if isinstance(kind, type) and dataclasses.is_dataclass(kind)
 )
 
@@ -33,7 +33,8 @@ def values(kind: Any) -> st.SearchStrategy[Any]:
         return st.one_of([values(arg) for arg in args])
     if dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
-        return st.builds(kind, **{name: values(hint) for name, hint in hints.items()})
+        build: Any = kind
+        return st.builds(build, **{name: values(hint) for name, hint in hints.items()})
     scalars: dict[Any, st.SearchStrategy[Any]] = {
         float: st.floats(allow_nan=False, allow_infinity=False),
         str: st.text(alphabet=st.characters()),  # undecodable file names are surrogates

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from dflashctl.agent.protocol import CutTransaction, LockSeen, LogEnd, LogText
+from dflashctl.agent.protocol import LogEnd, LogText
+from dflashctl.agent.seen import CutTransaction, LockSeen
 from dflashctl.errors import HostKeyChanged, Unreachable
 from tests.cli.world import World
 from tests.plan.scenes import ADOPTED, BARE, BUSY, RUNNING

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dflashctl.agent.protocol import CutTransaction, LockSeen, Observed
+from dflashctl.agent.seen import CutTransaction, LockSeen, Observed
 from dflashctl.errors import ContainerStopped, HostKeyUnknown, Unreachable
 from tests.cli.world import World
 from tests.plan.scenes import ADOPTED, BARE, BUSY, EMPTY, FAILED, GPUS, OVER, RUNNING

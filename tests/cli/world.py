@@ -20,12 +20,12 @@ from dflashctl.agent.protocol import (
     Logs,
     LogText,
     Look,
-    Observed,
     Outcome,
     StartRun,
     StepBegun,
     StepDone,
 )
+from dflashctl.agent.seen import Observed
 from dflashctl.cli.call import Call
 from dflashctl.cli.main import main
 from dflashctl.errors import DflashError

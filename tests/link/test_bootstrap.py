@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dflashctl.agent.protocol import Look, Observed
+from dflashctl.agent.protocol import Look
+from dflashctl.agent.seen import Observed
 from dflashctl.errors import DflashError, MissingTool, Refused, Unreachable
 from dflashctl.inventory.model import Local, Target
 from dflashctl.link import bundle, connect, greeting

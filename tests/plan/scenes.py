@@ -6,12 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dflashctl.agent.protocol import (
-    Action,
+from dflashctl.agent.protocol import Action, FileWanted
+from dflashctl.agent.seen import (
     CheckpointsSeen,
     DiskSeen,
     FileSeen,
-    FileWanted,
     Gpu,
     GpusSeen,
     Holder,

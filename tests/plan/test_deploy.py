@@ -5,17 +5,14 @@ from dataclasses import replace
 import pytest
 
 from dflashctl.agent.protocol import (
-    CheckpointsSeen,
     ClearCheckpoints,
-    CutTransaction,
-    Observed,
     PlaceFiles,
     Receive,
     StartRun,
-    State,
     StopRun,
     VerifyRun,
 )
+from dflashctl.agent.seen import CheckpointsSeen, CutTransaction, Observed, State
 from dflashctl.errors import Internal, MissingSetting
 from dflashctl.plan.deploy import plan_deploy
 from dflashctl.plan.model import Desired, Plan

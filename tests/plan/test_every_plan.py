@@ -10,15 +10,13 @@ from hypothesis import strategies as st
 
 from dflashctl.agent.protocol import (
     ClearCheckpoints,
-    CutTransaction,
-    DiskSeen,
-    Observed,
     PlaceFiles,
     Receive,
     StartRun,
     StopRun,
     VerifyRun,
 )
+from dflashctl.agent.seen import CutTransaction, DiskSeen, Observed
 from dflashctl.plan.deploy import plan_deploy
 from dflashctl.plan.model import Desired, Plan
 from dflashctl.plan.start import plan_start

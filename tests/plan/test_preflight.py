@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dflashctl.agent.protocol import DiskSeen, Observed
+from dflashctl.agent.seen import DiskSeen, Observed
 from dflashctl.errors import Internal
 from dflashctl.inventory.model import Local, Target
 from dflashctl.plan.deploy import plan_deploy

@@ -1,0 +1,242 @@
+"""What a look at a target finds: the part of the protocol that plans and status read.
+
+Times are seconds since the epoch, sizes bytes unless a name says otherwise. An unknown
+value is None. Modes are permission bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from dflashctl.agent.process import Rung
+
+State = Literal[
+    "NONE",
+    "STARTING",
+    "RUNNING",
+    "ADOPTED",
+    "STOPPED",
+    "FINISHED",
+    "FAILED",
+    "ORPHANED",
+    "INTERRUPTED",
+]
+LIVE_STATES: tuple[State, ...] = ("STARTING", "RUNNING", "ADOPTED", "ORPHANED")
+GpuStatus = Literal["ok", "unresponsive", "unreadable", "absent"]
+# What the playbook may call an exit code of the trainer's own; 0 is always "finished".
+Ending = Literal["finished", "interrupted", "refused", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSeen:
+    """The newest run of the job, as its records and the process table tell.
+
+    Attributes:
+        state: one of `State`, of this run alone.
+        pid: the trainer's, None before it was started.
+        exit_name: what its exit code means (`Ending`), None while it runs.
+        signal: the name of the signal that ended it.
+        oom: whether the kernel's memory killer ended it; None when it cannot be told.
+        stopped_by: who asked for the stop ("user@host", "session closed"), if any.
+        rung: the rung of the stop ladder that ended it.
+        rebooted: the machine or container started anew since the run did.
+        processes: how many processes of it are alive.
+        session: the tmux session it was started in.
+        command: the trainer's words.
+        release: the first 12 digits of the hash over the release.
+        started_by: who started it.
+    """
+
+    id: str
+    state: State
+    pid: int | None
+    started_at: float
+    ended_at: float | None
+    exit_code: int | None
+    exit_name: Ending | None
+    signal: str | None
+    oom: bool | None
+    stopped_by: str | None
+    rung: Rung | None
+    rebooted: bool
+    processes: int
+    session: str
+    command: tuple[str, ...]
+    release: str
+    started_by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSeen:
+    """The tmux session by that exact name. ``adopted``: not started by us."""
+
+    name: str
+    pane_pid: int
+    created_at: float | None
+    attached: int
+    adopted: bool
+    command: str
+    processes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One GPU, in nvidia-smi's figures; None where it gives none."""
+
+    index: int
+    name: str
+    utilization_pct: int | None
+    memory_used_mib: int | None
+    memory_total_mib: int | None
+    temperature_c: int | None
+    power_w: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """A process that holds a GPU for computing. ``ours``: it belongs to the run."""
+
+    pid: int
+    name: str
+    user: str
+    devices: tuple[str, ...]
+    ours: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpusSeen:
+    """The GPUs as nvidia-smi, the device files and ``/proc/*/fd`` show them.
+
+    ``devices``: how many ``/dev/nvidia<N>`` there are; ``uvm``: whether
+    ``/dev/nvidia-uvm`` is there; ``error``: nvidia-smi's first line when unreadable.
+    """
+
+    status: GpuStatus
+    gpus: tuple[Gpu, ...]
+    devices: int
+    uvm: bool
+    holders: tuple[Holder, ...]
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSeen:
+    """A wanted file's place: what is there now.
+
+    ``real_dest``: where the path leads. ``stored``: a blob with the wanted hash is kept
+    on the target already. ``problem``: why it cannot be put there, if so (``directory``,
+    ``unwritable``, ``no_parent``).
+    """
+
+    dest: str
+    real_dest: str
+    sha256: str | None
+    mode: int | None
+    stored: bool
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointsSeen:
+    """The checkpoint folder.
+
+    Attributes:
+        real_path: the path with its links resolved.
+        exists: whether a directory is there.
+        problem: why it may not be cleared, if so (`home`, `root`, `short`,
+            `holds_state`, `holds_files`, `not_a_directory`, `unwritable`).
+        mount_point: entries are moved within it instead of the folder being renamed.
+        entries: all that a clearing would move, hidden files too.
+        count: checkpoints: the entries that are not hidden.
+        latest: the name of the newest checkpoint; ``latest_step`` the last number in it.
+        latest_at: its modification time.
+        size: bytes in all, links not followed; None when counting took too long.
+    """
+
+    path: str
+    real_path: str
+    exists: bool
+    problem: str | None
+    mount_point: bool
+    entries: int
+    count: int
+    latest: str | None
+    latest_step: int | None
+    latest_at: float | None
+    size: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskSeen:
+    """Room on the filesystem that a path is (or would be) on."""
+
+    path: str
+    free: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeSeen:
+    """What came of a `Probe`: ``problem`` is None when all is well."""
+
+    python: str
+    version: str | None
+    missing: tuple[str, ...]
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutTransaction:
+    """A transaction whose journal has no end and whose agent is gone."""
+
+    id: str
+    step: str
+    at: float
+    who: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockSeen:
+    """Who holds the target's lock."""
+
+    who: str
+    since: float
+    transaction: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """One look: everything a plan or a status needs.
+
+    Attributes:
+        fingerprint: digests by subject (run, session, files, checkpoints). A commit is
+            refused when one of them has changed.
+        state: the job's state.
+        terminal: the first terminal type that the target knows, of the operator's and
+            a few common ones.
+        problems: codes of what is wrong with the run's surroundings (``no_cwd``,
+            ``no_user``).
+    """
+
+    fingerprint: dict[str, str]
+    now: float
+    hostname: str
+    user: str
+    boot_id: str
+    state_dir: str
+    python: str
+    tmux: str | None
+    scp: bool
+    state: State
+    run: RunSeen | None
+    session: SessionSeen | None
+    gpus: GpusSeen | None
+    files: tuple[FileSeen, ...]
+    checkpoints: CheckpointsSeen | None
+    disks: tuple[DiskSeen, ...]
+    probe: ProbeSeen | None
+    cut: CutTransaction | None
+    lock: LockSeen | None
+    terminal: str | None
+    problems: tuple[str, ...]
