@@ -106,7 +106,12 @@ class Bench:
         return self.state.run("dflash", run_id)
 
     def log(self, run_id: str) -> str:
-        return self.run(run_id).log.read_text(encoding="utf-8").replace("\r\n", "\n")
+        return read(self.run(run_id).log).replace("\r\n", "\n")
+
+
+def read(path: Path) -> str:
+    """A file that somebody else writes: empty as long as it is not there."""
+    return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
 def trainer(run_id: str, command: tuple[str, ...], **more: object) -> StartRun:

@@ -12,7 +12,7 @@ import pytest
 from dflashctl.agent import launch, process
 from dflashctl.agent.protocol import Outcome, StopRun, VerifyRun
 
-from .conftest import Bench, trainer, until
+from .conftest import Bench, read, trainer, until
 
 IGNORES_INT = "trap '' INT; setsid sleep 1000 & while :; do sleep 0.1; done"
 
@@ -55,8 +55,8 @@ def test_the_environment_is_exactly_what_was_declared(bench: Bench) -> None:
 def test_a_minimal_environment_holds_nothing_of_ours(bench: Bench, monkeypatch) -> None:
     monkeypatch.setenv("OF_THE_AGENT", "1")
     bench.start("r1", "env > out; sleep 60", cwd=str(bench.folder))
-    until(lambda: "TERM=" in (bench.folder / "out").read_text())
-    names = {line.partition("=")[0] for line in (bench.folder / "out").read_text().splitlines()}
+    until(lambda: "TERM=" in read(bench.folder / "out"))
+    names = {line.partition("=")[0] for line in read(bench.folder / "out").splitlines()}
     assert names - {"_", "PWD", "SHLVL", "OLDPWD"} == {
         "HOME", "USER", "LOGNAME", "SHELL", "LANG", "PATH", "TERM", process.RUN_MARKER,
     }  # fmt: skip
@@ -100,8 +100,8 @@ def test_secrets_are_in_no_record_and_in_no_command_line(bench: Bench) -> None:
 def test_a_later_session_of_the_same_server_inherits_nothing_of_the_run(bench: Bench) -> None:
     bench.start("r1", "sleep 60", env={"DECLARED": "1"})
     bench.tmux("new-session", "-d", "-s", "later", f"env > {bench.folder}/later; sleep 60")
-    until(lambda: "TMUX=" in (bench.folder / "later").read_text())
-    inherited = (bench.folder / "later").read_text()
+    until(lambda: "TMUX=" in read(bench.folder / "later"))
+    inherited = read(bench.folder / "later")
     assert "DECLARED" not in inherited
     assert process.RUN_MARKER not in inherited
 
@@ -116,7 +116,8 @@ def test_not_a_line_is_lost_at_the_start_or_at_the_end(bench: Bench) -> None:
 
 def test_output_in_any_encoding_reaches_the_log_byte_for_byte(bench: Bench) -> None:
     bench.start("r1", r"printf 'caf\xc3\xa9 \xe2\x94\x82 \xff\xfe end\n'; sleep 60")
-    until(lambda: b"end" in bench.run("r1").log.read_bytes())
+    log = bench.run("r1").log
+    until(lambda: log.exists() and b"end" in log.read_bytes())
     assert bench.run("r1").log.read_bytes() == "café │ ".encode() + b"\xff\xfe end\r\n"
 
 
