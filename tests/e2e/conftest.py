@@ -153,9 +153,14 @@ def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
         time.sleep(0.05)
 
 
-@pytest.fixture
-def job(route: Route, work: Path) -> Job:
-    job = Job(route=route, folder=work)
-    (work / "inventory.yml").write_text(route.inventory)
+def made(route: Route, folder: Path) -> Job:
+    """A job on that target, written out."""
+    job = Job(route=route, folder=folder)
+    (folder / "inventory.yml").write_text(route.inventory)
     job.write()
     return job
+
+
+@pytest.fixture
+def job(route: Route, work: Path) -> Job:
+    return made(route, work)

@@ -15,10 +15,10 @@ import yaml
 
 from tests.conftest import Lab
 from tests.lab.proxy import Proxy
-from tests.lab.routes import Route, local_route, pct_route, ssh_route
+from tests.lab.routes import local_route, pct_route, ssh_route
 from tests.sshd import Sshd, free_port, make_key
 
-from .conftest import Job, until
+from .conftest import Job, made, until
 
 
 def change_inventory(job: Job, change: Callable[[dict[str, Any]], object]) -> None:
@@ -62,13 +62,6 @@ def by_pct(lab: Lab, work: Path) -> Any:
 def here(private_home: Path, work: Path) -> Any:
     with local_route(private_home) as route:
         yield made(route, work)
-
-
-def made(route: Route, folder: Path) -> Job:
-    job = Job(route=route, folder=folder)
-    (folder / "inventory.yml").write_text(route.inventory)
-    job.write()
-    return job
 
 
 def newest_fact(job: Job) -> str:
