@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dflashctl.agent.protocol import ClearCheckpoints, StopRun
-from dflashctl.plan.words import counted
 from dflashctl.view.console import ACCENT
 from dflashctl.view.sanitize import one_line
 from dflashctl.view.words import words_for
@@ -120,7 +119,7 @@ def _cleared(plan: Plan, done: Mapping[int, StepDone]) -> list[tuple[str, str]]:
 
 
 def _entries(count: object) -> str:
-    return counted(count, "checkpoint") if isinstance(count, int) else "checkpoints"
+    return f"{count} {'entry' if count == 1 else 'entries'}"
 
 
 def _way_back(moved_to: str, action: ClearCheckpoints) -> str:

@@ -112,7 +112,7 @@ def test_restart_stops_it_first(world: World) -> None:
 def test_cleared_checkpoints_are_named_with_the_way_back(world: World) -> None:
     world.answers = [RUNNING_ALREADY]
     result = world.run("deploy", "--restart", "--clear-checkpoints")
-    assert "17 checkpoints of /workspace/checkpoints" in result.out
+    assert "17 entries of /workspace/checkpoints" in result.out
     text = " ".join(result.out.split())
     assert "/workspace/.checkpoints.dflashctl-trash/t-1 -mindepth 1" in text
     assert "mv -nt /workspace/checkpoints" in text
