@@ -241,7 +241,7 @@ def test_after_a_lost_connection_the_outcome_is_asked_for(world: World) -> None:
     assert world.asked[0].transaction == world.commits[0].transaction
     assert "connecting again" in result.err
     assert result.err.count("done  stop run") == 1
-    assert "17 checkpoints" in result.out
+    assert "17 entries" in result.out
 
 
 @pytest.mark.usefixtures("impatient")
