@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -68,11 +68,11 @@ class Call:
 
         return load_inventory(find_inventory(self.inventory_path, self.environ, self.cwd))
 
-    def playbook(self, option: str | None) -> Playbook:
-        """Raises NoFile, BadFile."""
-        from dflashctl.playbook.load import find_playbook, load_playbook
+    def outline(self, option: str | None) -> Playbook:
+        """The playbook without its sources, which may be gone by now. Raises NoFile, BadFile."""
+        from dflashctl.playbook.load import find_playbook, load_outline
 
-        return load_playbook(find_playbook(option, self.environ, self.cwd))
+        return load_outline(find_playbook(option, self.environ, self.cwd))
 
     def targets(self, names: Sequence[str] | None, *, everything: bool) -> tuple[Target, ...]:
         """Raises UnknownTarget, AmbiguousTarget."""
@@ -88,10 +88,7 @@ class Call:
         """
         from dflashctl.plan.model import Desired
 
-        chosen = self.targets(names, everything=False)
-        if len(chosen) > 1:
-            raise TooManyTargets(verb=self.command, named=tuple(target.name for target in chosen))
-        return Desired(playbook=self.playbook(playbook), target=chosen[0])
+        return Desired(playbook=self.outline(playbook), target=self._target(names))
 
     def desired_run(self, names: Sequence[str] | None, playbook: str | None) -> Desired:
         """The same with all that a new run needs: its files' hashes, its secrets, its id.
@@ -102,19 +99,28 @@ class Call:
         """
         from dflashctl.errors import MissingSetting
         from dflashctl.plan.ids import run_id
+        from dflashctl.plan.model import Desired
+        from dflashctl.playbook.load import find_playbook, load_playbook
         from dflashctl.playbook.payload import read_payload
         from dflashctl.playbook.secrets import read_secrets
 
-        desired = self.desired(names, playbook)
-        job = desired.playbook
+        target = self._target(names)
+        job = load_playbook(find_playbook(playbook, self.environ, self.cwd))
         if job.run is None:
             raise MissingSetting(verb=self.command, setting="run", path=job.path)
-        return replace(
-            desired,
+        return Desired(
+            playbook=job,
+            target=target,
             files=read_payload(job.files),
             secrets=read_secrets(job.run, self.environ),
             run_id=run_id(job.name, datetime.now(UTC), secrets.choice),
         )
+
+    def _target(self, names: Sequence[str] | None) -> Target:
+        chosen = self.targets(names, everything=False)
+        if len(chosen) > 1:
+            raise TooManyTargets(verb=self.command, named=tuple(target.name for target in chosen))
+        return chosen[0]
 
     def reach(self) -> Reach:
         """The ways to the targets; a context manager."""

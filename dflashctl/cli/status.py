@@ -38,7 +38,7 @@ def status(
 
     call = begin(ctx, "status", as_json)
     targets = call.targets(target, everything=everything)
-    job = call.playbook(playbook)
+    job = call.outline(playbook)
     names = ", ".join(one.name for one in targets)
     with call.reach() as reach, call.screen.waiting(f"looking at {names}"):
 

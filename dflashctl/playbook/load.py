@@ -22,7 +22,7 @@ from dflashctl.playbook.model import (
 from dflashctl.playbook.sources import expand
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from dflashctl.errors import Fault
     from dflashctl.playbook.schema import PlaybookFile, Run
@@ -60,13 +60,28 @@ def load_playbook(path: Path) -> Playbook:
     Raises:
         BadFile: with every mistake in it.
     """
+    return _load(path, _files)
+
+
+def load_outline(path: Path) -> Playbook:
+    """Read a playbook file without looking at its sources: for verbs that push nothing.
+
+    ``files`` is empty. Raises:
+        BadFile: with every mistake in it.
+    """
+    return _load(path, lambda _: ([], []))
+
+
+def _load(
+    path: Path, find: Callable[[Document], tuple[list[tuple[PushedFile, ...]], list[Fault]]]
+) -> Playbook:
     path = path.absolute()
     document = read_document(path, KIND)
     from dflashctl.playbook import schema
 
     checked, errors = schema.check(document.values)
     complaints = judge(document, errors, schema.PlaybookFile)
-    files, file_faults = _files(document)
+    files, file_faults = find(document)
     document.raise_for((*complaints, *file_faults, *_run_faults(document)))
     assert checked is not None, "the schema refused a file without a complaint"
     return _build(path, checked, files)
@@ -131,7 +146,7 @@ def _run_faults(document: Document) -> Iterator[Fault]:
 def _build(path: Path, file: PlaybookFile, files: list[tuple[PushedFile, ...]]) -> Playbook:
     pushed = [
         one if said.mode is None else replace(one, mode=said.mode)
-        for said, found in zip(file.files, files, strict=True)
+        for said, found in zip(file.files, files, strict=False)
         for one in found
     ]
     return Playbook(

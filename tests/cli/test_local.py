@@ -158,7 +158,7 @@ def test_a_job_s_whole_life(place: Place) -> None:
     assert place.run("deploy", "--clear-checkpoints").returncode == 65
     second = place.run("deploy", "--restart", "--clear-checkpoints")
     assert second.returncode == 0, second.stderr
-    assert "1 checkpoint of" in second.stdout
+    assert "1 entry of" in second.stdout
     assert "step 3 loss 2.5" in place.run("logs").stdout
     assert place.run("stop").returncode == 0
     assert place.run("status").returncode == 3

@@ -102,6 +102,7 @@ def test_every_mistake_of_a_playbook_is_told_at_once_with_its_line(here: Job) ->
 def test_a_missing_source_file_is_named(here: Job) -> None:
     (here.folder / "payload" / "train.py").unlink()
     assert "train.py" in refused(here, 2, "bad_file", "deploy")
+    assert here.status()["state"] == "NONE", "what pushes nothing does not need it"
 
 
 def test_a_host_that_does_not_answer(by_ssh: Job) -> None:
