@@ -27,6 +27,12 @@ def oom_kills(own: Path = Path("/proc/self/cgroup"), root: Path = _ROOT) -> int 
     return None
 
 
+def killed_since(before: int | None) -> bool | None:
+    """Whether the kernel has killed here for want of memory since ``before`` was counted."""
+    now = oom_kills()
+    return None if before is None or now is None else now > before
+
+
 def _count(text: str) -> int:
     pairs = dict(line.split() for line in text.splitlines() if len(line.split()) == 2)
     return int(pairs["oom_kill"])

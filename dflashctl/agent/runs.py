@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from dflashctl.agent import process
+from dflashctl.agent import cgroup, process
 from dflashctl.agent.process import Process, Table
 from dflashctl.agent.protocol import FileWanted
 from dflashctl.agent.records import RunFolder, read_json
@@ -104,17 +104,22 @@ def see(folder: RunFolder, who: Alive, now: float) -> RunSeen | None:
     if end and name is None:
         name = "failed"
     fresh = started is None and now - float(run["started_at"]) < LAUNCH_S
+    oom = end.get("oom") if end else None
+    if end is None and started and not (who.rebooted or who.supervisor or who.members):
+        # Nobody was left to record the end.
+        oom = cgroup.killed_since(started.get("oom_kills"))
+    asked = stop is not None and not oom
     trainer = (started or {}).get("trainer")
     return RunSeen(
         id=folder.id,
-        state=state_of(exit_name=name, over=over, asked=stop is not None, who=who, fresh=fresh),
+        state=state_of(exit_name=name, over=over, asked=asked, who=who, fresh=fresh),
         pid=trainer[0] if trainer else None,
         started_at=float(run["started_at"]),
         ended_at=float(end["ended_at"]) if end else None,
         exit_code=code,
         exit_name=name,
         signal=signal_name(end.get("signal")) if end else None,
-        oom=end.get("oom") if end else None,
+        oom=oom,
         stopped_by=stop.get("by") if stop else None,
         rung=stop.get("rung") if stop else None,
         rebooted=who.rebooted and not over,

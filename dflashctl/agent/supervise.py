@@ -47,6 +47,7 @@ def supervise(folder: RunFolder) -> None:
             "supervisor": me.process if me else None,
             "tmux": parent.process if parent else None,
             "trainer": row.process if row else None,
+            "oom_kills": kills_before,
             "started_at": time.time(),
         },
     )
@@ -55,15 +56,10 @@ def supervise(folder: RunFolder) -> None:
     if error:
         _say(f"\r\ndflashctl: cannot run {launch['command'][0]!r}: {error}\r\n")
     end = {"exit_code": code, "signal": number, "leftover": leftover, "closed": closed}
-    oom = _memory_kill(kills_before, cgroup.oom_kills(), number)
+    # A memory kill may take the trainer, or the tmux server and us with it.
+    violent = closed or number == signal.SIGKILL
+    oom = cgroup.killed_since(kills_before) if violent else False
     _leave(folder, {**end, "oom": oom, "error": error})
-
-
-def _memory_kill(before: int | None, after: int | None, number: int | None) -> bool | None:
-    """Whether the kernel ended the trainer for want of memory; None if it cannot be told."""
-    if number != signal.SIGKILL:
-        return False
-    return None if before is None or after is None else after > before
 
 
 def _start(launch: dict[str, Any]) -> tuple[int, str | None]:
