@@ -3,8 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dflashctl.document.judge import named
+from dflashctl.errors import NoFile
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def places(
+    kind: str, folder: str, option: str | None, environ: Mapping[str, str], cwd: Path
+) -> tuple[Path, ...]:
+    """Where an inventory or a playbook is looked for, in order.
+
+    That is the option's path, or that of ``DFLASHCTL_<KIND>``; where neither says one,
+    ``folder`` here and in the user's configuration.
+
+    Raises:
+        NoFile: what was said is no path.
+    """
+    said = option or environ.get(f"DFLASHCTL_{kind.upper()}")
+    if said:
+        try:
+            return (local_path(said, cwd),)
+        except ValueError as error:
+            raise NoFile(kind=kind, looked_in=(said,)) from error
+    config = environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME", "/"), ".config")
+    return (cwd / folder, Path(config, "dflashctl", folder))
 
 
 def absolute(path: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dflashctl.document.judge import judge
-from dflashctl.document.paths import local_path
+from dflashctl.document.paths import local_path, places
 from dflashctl.document.read import read_document
 from dflashctl.errors import BadFile, Fault, NoFile
 from dflashctl.inventory.model import InContainer, Inventory, Local, SshAddress, Target
@@ -30,20 +30,12 @@ def find_inventory(option: str | None, environ: Mapping[str, str], cwd: Path) ->
         NoFile: there is none; an option or a variable that leads nowhere is not passed over.
         BadFile: a folder cannot be read, or holds several YAML files and no ``hosts.yml``.
     """
-    said = option or environ.get("DFLASHCTL_INVENTORY")
-    if said:
-        try:
-            places = [local_path(said, cwd)]
-        except ValueError as error:
-            raise NoFile(kind=KIND, looked_in=(said,)) from error
-    else:
-        config = environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME", "/"), ".config")
-        places = [cwd / "inventory", Path(config, "dflashctl", "inventory")]
-    for place in places:
+    looked_in = places(KIND, "inventory", option, environ, cwd)
+    for place in looked_in:
         found = _in_folder(place) if place.is_dir() else place
         if found is not None and found.exists():
             return found
-    raise NoFile(kind=KIND, looked_in=tuple(str(place) for place in places))
+    raise NoFile(kind=KIND, looked_in=tuple(str(place) for place in looked_in))
 
 
 def _in_folder(folder: Path) -> Path | None:

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from dflashctl.document.judge import judge
-from dflashctl.document.paths import local_path
+from dflashctl.document.paths import local_path, places
 from dflashctl.document.read import Document, Loc, mapping, read_document
 from dflashctl.errors import NoFile
 from dflashctl.playbook.model import (
@@ -31,27 +31,19 @@ KIND = "playbook"
 
 
 def find_playbook(option: str | None, environ: Mapping[str, str], cwd: Path) -> Path:
-    """The playbook file: the option's, ``DFLASHCTL_PLAYBOOK``'s, or ``deploy.yml``.
+    """The playbook file: the option's, ``DFLASHCTL_PLAYBOOK``'s, or in a usual folder.
 
-    ``deploy.yml`` is looked for in ``./playbooks`` and in the user's configuration.
+    A folder stands for its ``deploy.yml``.
 
     Raises:
         NoFile: there is none; an option or a variable that leads nowhere is not passed over.
     """
-    said = option or environ.get("DFLASHCTL_PLAYBOOK")
-    if said:
-        try:
-            places = [local_path(said, cwd)]
-        except ValueError as error:
-            raise NoFile(kind=KIND, looked_in=(said,)) from error
-    else:
-        config = environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME", "/"), ".config")
-        folders = (cwd / "playbooks", Path(config, "dflashctl", "playbooks"))
-        places = [folder / "deploy.yml" for folder in folders]
-    for place in places:
-        if place.exists():
-            return place
-    raise NoFile(kind=KIND, looked_in=tuple(str(place) for place in places))
+    found = places(KIND, "playbooks", option, environ, cwd)
+    files = [place if place.suffix or place.is_file() else place / "deploy.yml" for place in found]
+    for file in files:
+        if file.exists():
+            return file
+    raise NoFile(kind=KIND, looked_in=tuple(str(file) for file in files))
 
 
 def load_playbook(path: Path) -> Playbook:

@@ -403,7 +403,11 @@ def test_no_playbook_at_all_names_the_places(tmp_path: Path) -> None:
     )
 
 
-def test_a_folder_is_no_playbook(tmp_path: Path) -> None:
+def test_a_folder_stands_for_its_playbook(tmp_path: Path) -> None:
+    with pytest.raises(NoFile):
+        find_playbook(str(tmp_path), {}, tmp_path)
+    (tmp_path / "deploy.yml").touch()
+    assert find_playbook(str(tmp_path), {}, tmp_path) == tmp_path / "deploy.yml"
     with pytest.raises(BadFile) as caught:
-        load_playbook(find_playbook(str(tmp_path), {}, tmp_path))
+        load_playbook(tmp_path)
     assert caught.value.faults[0].message == "cannot be read: Is a directory"
