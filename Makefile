@@ -1,0 +1,81 @@
+# What one types while working on dflashctl. `make help` tells it in short.
+
+SHELL = /bin/sh
+PYTHON ?= python3
+BIN = .venv/bin
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+unexport PYTHONDONTWRITEBYTECODE
+# A test run must not find the inventory or playbook of whoever runs it.
+unexport DFLASHCTL_INVENTORY DFLASHCTL_PLAYBOOK
+
+LAB_PACKAGES = tmux openssh-client openssh-server lxc debootstrap tini iproute2
+
+.PHONY: help venv packages lint format test test-quick restarts demo constraints clean
+
+help:
+	@echo 'make demo         the main job on this machine: deploy a small trainer, watch it, stop it'
+	@echo 'make test         all tests, with coverage; as root on Debian or Ubuntu also the lab'
+	@echo 'make test-quick   the tests that need no lab'
+	@echo 'make restarts     100 restarts in a row, in the lab where there is one'
+	@echo 'make lint         ruff, mypy --strict, the order of the floors'
+	@echo 'make format       let ruff rewrite what it can'
+	@echo 'make venv         .venv with all that development needs'
+	@echo 'make packages     the Debian packages that the tests need'
+	@echo 'make constraints  constraints.txt anew, from the newest releases'
+	@echo 'make clean        remove what the above made, the lab included'
+
+venv: .venv/ready
+
+.venv/ready: constraints.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo 'dflashctl needs Python 3.11 or newer: make PYTHON=python3.11' >&2; exit 1; }
+	@test -x $(BIN)/pip || $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
+	  || sh tests/lab/install-packages.sh --required python3-venv
+	test -x $(BIN)/pip || $(PYTHON) -m venv --clear .venv
+	$(BIN)/pip install --quiet --require-hashes -r constraints.txt
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m compileall -q .venv/lib dflashctl
+	@touch $@
+
+packages:
+	@sh tests/lab/install-packages.sh $(LAB_PACKAGES)
+
+lint: venv
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/mypy --python-version 3.10 dflashctl/agent
+	$(BIN)/mypy --scripts-are-modules tests/stand_ins/pct tests/stand_ins/nvidia-smi
+	$(BIN)/lint-imports --no-logo
+
+format: venv
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test: packages venv
+	$(BIN)/pytest --cov --cov-report=term $(ARGS)
+
+test-quick: venv
+	$(BIN)/pytest -m 'not lab and not slow' $(ARGS)
+
+restarts: packages venv
+	DFLASHCTL_RESTARTS=100 $(BIN)/pytest -m restarts --timeout 2400 $(ARGS)
+
+demo: venv
+	@sh tests/lab/install-packages.sh tmux
+	@PATH="$(CURDIR)/$(BIN):$$PATH" playbooks/demo/run-demo.sh
+
+constraints:
+	$(PYTHON) -m venv --clear build/pip-tools
+	build/pip-tools/bin/pip install --quiet pip-tools
+	echo '# Every package that development and tests use, with the hashes of its files.' > build/constraints.txt
+	build/pip-tools/bin/pip-compile --quiet --upgrade --extra dev --generate-hashes \
+	  --strip-extras --no-header --no-annotate --no-emit-index-url --no-emit-trusted-host \
+	  --no-emit-find-links --output-file build/pins.txt pyproject.toml
+	cat build/constraints.txt build/pins.txt > constraints.txt
+	rm -r build
+
+clean:
+	rm -rf .venv build dist .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf "$${DFLASHCTL_LAB_CACHE:-$$HOME/.cache/dflashctl-lab}"
