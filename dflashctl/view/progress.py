@@ -14,6 +14,7 @@ from dflashctl.view.sanitize import one_line
 if TYPE_CHECKING:
     from typing import Self
 
+    from rich.live import Live
     from rich.progress import Progress
     from rich.spinner import Spinner
 
@@ -34,6 +35,7 @@ class Steps:
         self._since = 0.0
         self._note = ""
         self._spinner: Spinner | None = None
+        self._live: Live | None = None
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -42,8 +44,10 @@ class Steps:
             from rich.spinner import Spinner
 
             self._spinner = Spinner("line", style=ACCENT)
-            live = Live(get_renderable=self._moving, console=self._screen.err, transient=True)
-            self._stack.enter_context(self._screen.moving(live))
+            self._live = Live(
+                get_renderable=self._moving, console=self._screen.err, transient=True
+            )
+            self._stack.enter_context(self._screen.moving(self._live))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -54,6 +58,7 @@ class Steps:
         match event:
             case StepBegun():
                 self._at, self._since, self._note = event.index, time.monotonic(), ""
+                self._redraw()
             case StepNote():
                 self._note = one_line(event.text)
                 if self._spinner is None:
@@ -77,7 +82,13 @@ class Steps:
         from rich.text import Text
 
         self._at = None
+        self._redraw()
         self._screen.flow(self._screen.err, Text(f"{word:>6}  ", style=style), Text(text))
+
+    def _redraw(self) -> None:
+        """Now, so that no line of a step that is over stands beside the next one."""
+        if self._live is not None:
+            self._live.refresh()
 
     def _what(self, index: int) -> str:
         known = 0 <= index < len(self._steps)
