@@ -21,6 +21,7 @@ def attach(
     """Open the run's session in this terminal; detach with Ctrl-b d."""
     from dflashctl.cli import terminal
     from dflashctl.errors import NothingRuns
+    from dflashctl.plan.steps import lives, what_was
 
     call = begin(ctx, "attach", as_json=False)
     desired = call.desired(target, playbook)
@@ -35,5 +36,9 @@ def attach(
     words = terminal.attach_words(desired, seen, call.environ, read_only=read_only)
     with call.reach() as reach:
         terminal.run(desired.target, reach.terminal_words(desired.target, words))
-    call.screen.say(f"detached; {desired.playbook.name} keeps running")
+    # The session may have ended before our eyes: what is said is what is seen.
+    with call.at(desired.target) as agent:
+        seen = call.observe(agent, desired, look)
+    running = f"detached; {desired.playbook.name} keeps running"
+    call.screen.say(running if lives(seen) else f"nothing runs; {what_was(seen)}")
     return 0

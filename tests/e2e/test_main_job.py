@@ -241,6 +241,16 @@ def test_a_read_only_attach_cannot_interrupt_the_trainer(job: Job) -> None:
     assert job.status()["state"] == "RUNNING"
 
 
+def test_a_run_that_ends_while_somebody_is_attached_is_told_so(job: Job) -> None:
+    job.ok("deploy")
+    terminal = Terminal(job, "attach")
+    terminal.until(r"step \d+ loss")
+    job.ok("stop")
+    assert terminal.wait() == 0
+    assert "nothing runs" in terminal.text
+    assert "detached;" not in terminal.text
+
+
 def test_attach_without_a_terminal_or_without_a_run_says_so(job: Job) -> None:
     assert job.dflashctl("attach").returncode == 2
     terminal = Terminal(job, "attach")
