@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import subprocess
@@ -9,11 +10,12 @@ import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.lab.container import Container, containers, why_no_lab
+from tests.lab.need import do_without
 from tests.lab.proxmox import Proxmox, proxmox
 from tests.lab.rootfs import LabUnavailable, cache_folder
 from tests.lab.routes import Route, local_route, pct_route, ssh_route
@@ -81,11 +83,22 @@ def private_home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """What ``--debug`` sets up in this very process ends with the test."""
+    root = logging.getLogger()
+    level, handlers = root.level, root.handlers[:]
+    yield
+    root.setLevel(level)
+    for added in [handler for handler in root.handlers if handler not in handlers]:
+        root.removeHandler(added)
+
+
 @pytest.fixture(scope="session")
 def sshd() -> Iterator[Sshd]:
     """An OpenSSH server on loopback that lets in who runs the tests."""
     if reason := why_no_sshd():
-        _do_without(reason)
+        do_without(reason)
     folder = Path(tempfile.mkdtemp(prefix="dflash-sshd-", dir="/tmp"))
     server = start_sshd(folder)
     yield server
@@ -97,14 +110,14 @@ def sshd() -> Iterator[Sshd]:
 def lab() -> Iterator[Lab]:
     """A real container behind a real sshd with a ``pct``; skipped where it cannot be."""
     if reason := why_no_lab():
-        _do_without(reason)
+        do_without(reason)
     folder = Path(tempfile.mkdtemp(prefix="dflash-lab-", dir="/tmp"))
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, folder)
         try:
             (container,) = stack.enter_context(containers(200))
         except LabUnavailable as unavailable:
-            _do_without(str(unavailable))
+            do_without(str(unavailable))
         stopped = Container(lxc_folder=container.lxc_folder, vmid=202)
         stopped.create_stopped()
         host = stack.enter_context(proxmox(folder, (container, stopped)))
@@ -122,8 +135,6 @@ def neighbour(lab: Lab) -> Iterator[Container]:
 @pytest.fixture(params=["local", "ssh", pytest.param("pct", marks=pytest.mark.lab)])
 def route(request: pytest.FixtureRequest, private_home: Path) -> Iterator[Route]:
     """The target ``box``, in each of the three ways."""
-    if shutil.which("tmux") is None:
-        _do_without("needs tmux")
     with ExitStack() as stack:
         match request.param:
             case "local":
@@ -135,10 +146,3 @@ def route(request: pytest.FixtureRequest, private_home: Path) -> Iterator[Route]
                 built: Lab = request.getfixturevalue("lab")
                 stack.enter_context(built.host.pct.restored())
                 yield stack.enter_context(pct_route(built.container, built.host.sshd))
-
-
-def _do_without(reason: str) -> NoReturn:
-    """Skip what needs the lab, unless it was demanded."""
-    if os.environ.get("DFLASHCTL_REQUIRE_LAB") == "1":
-        pytest.fail(reason)
-    pytest.skip(reason)

@@ -54,7 +54,7 @@ def supervise(folder: RunFolder) -> None:
     code, number, closed = _wait(folder, launch, pid)
     leftover = _end_leftovers(folder, launch)
     if error:
-        _say(f"\r\ndflashctl: cannot run {launch['command'][0]!r}: {error}\r\n")
+        _say(f"\ndflashctl: cannot run {launch['command'][0]!r}: {error}\n")
     end = {"exit_code": code, "signal": number, "leftover": leftover, "closed": closed}
     # A memory kill may take the trainer, or the tmux server and us with it.
     violent = closed or number == signal.SIGKILL
@@ -187,7 +187,7 @@ def _leave(folder: RunFolder, end: dict[str, Any]) -> None:
     else:
         how = f"exit {end['exit_code']}"
     mark = f"[dflashctl] {folder.id} ended: {how}"
-    if _say(f"\r\n{mark}\r\n"):
+    if _say(f"\n{mark}\n"):
         deadline = time.monotonic() + DRAIN_S
         while not _is_last(folder.log, mark) and time.monotonic() < deadline:
             time.sleep(0.02)

@@ -15,6 +15,7 @@ import yaml
 
 from tests.lab.container import Container
 from tests.lab.machine import Here, Machine, end_processes
+from tests.lab.need import need
 from tests.lab.stand_in import Behaviour, put_nvidia_smi
 from tests.sshd import Sshd, known_hosts_line
 
@@ -100,8 +101,10 @@ def _on(
     host: dict[str, Any],
     sshd: Sshd | None,
 ) -> Iterator[Route]:
-    tmp = machine.make_folder()
     inside = isinstance(machine, Container)
+    if not inside:
+        need("tmux")
+    tmp = machine.make_folder()
     target: dict[str, Any] = {
         "python": "/usr/bin/python3" if inside else sys.executable,
         "path": [f"{tmp}/bin"],
