@@ -103,6 +103,7 @@ def test_damaged_files_are_sent_anew_and_never_imported(
             folder.chmod(0o777)
         case _:
             serve.write_bytes(b"\xff\xfe")
+    caplog.clear()
     caplog.set_level("DEBUG", "dflashctl.link")
     assert look(here).state == "NONE"
     assert sent(caplog) == 1
