@@ -4,9 +4,6 @@ import fcntl
 import hashlib
 import io
 import json
-import os
-import subprocess
-import sys
 import tarfile
 import threading
 import time
@@ -26,7 +23,6 @@ from dflashctl.agent.protocol import (
     Outcome,
     PlaceFiles,
     Receive,
-    StepBegun,
     StepDone,
     StopRun,
     VerifyRun,
@@ -263,70 +259,3 @@ def test_asking_waits_while_the_transaction_is_at_work(bench: Bench) -> None:
     assert answers[0].failure is not None
     assert answers[0].failure.code == "cut_off"
     assert answers[0].failure.detail == {"step": "StopRun"}
-
-
-def agent(bench: Bench) -> subprocess.Popen[bytes]:
-    """The agent as a process of its own, on pipes."""
-    code = "import sys; from dflashctl.agent.serve import serve; serve(sys.argv[1])"
-    return subprocess.Popen(
-        (sys.executable, "-c", code, str(bench.state.path)),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-        env={**os.environ, "PYTHONPATH": str(Path(apply.__file__).parents[2])},
-    )
-
-
-def test_what_was_staged_goes_when_the_input_ends_before_the_commit(bench: Bench) -> None:
-    from dflashctl.agent import wire
-    from dflashctl.agent.protocol import Stage, Staging
-
-    child = agent(bench)
-    assert child.stdin is not None
-    assert child.stdout is not None
-    child.stdin.write(wire.dump(Stage(transaction="t-x", bytes_needed=10, over="file")))
-    child.stdin.flush()
-    staging = wire.load(Staging, child.stdout.readline())
-    assert Path(staging.folder).is_dir()
-    child.stdin.close()
-    assert child.wait(10) == 0
-    assert not Path(staging.folder).exists()
-    child.stdout.close()
-
-
-def test_a_begun_transaction_goes_on_when_everything_around_it_goes_away(bench: Bench) -> None:
-    from dflashctl.agent import wire
-
-    bench.start("r1", "trap '' INT; while :; do sleep 0.1; done")
-    seen = bench.observe()
-    commit = Commit(
-        transaction="t-y",
-        look=bench.look(),
-        fingerprint=seen.fingerprint,
-        actions=(
-            replace(STOP, grace_s=1.0),
-            trainer("r2", ("sleep", "60")),
-            VerifyRun(run_id="r2", alive_for_s=0),
-        ),
-        who=WHO,
-    )
-    child = agent(bench)
-    assert child.stdin is not None
-    assert child.stdout is not None
-    child.stdin.write(wire.dump(commit))
-    child.stdin.flush()
-    assert wire.load(StepBegun, child.stdout.readline()).index == 0
-    child.stdin.close()
-    child.stdout.close()
-    child.send_signal(1)
-    assert child.wait(20) == 0
-    after = bench.observe()
-    assert after.run is not None
-    assert (after.state, after.run.id, after.cut) == ("RUNNING", "r2", None)
-
-
-def test_a_line_that_is_no_request_ends_the_agent_without_harm(bench: Bench) -> None:
-    child = agent(bench)
-    out, _ = child.communicate(b"rm -rf /\n", timeout=10)
-    assert out == b""
-    assert child.returncode == 0
