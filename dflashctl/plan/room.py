@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from dflashctl.plan.model import Desired, Step
 
 
+# A run without room for its records and the first of its log could not be told from none.
+FOR_RECORDS = 16 << 20
+
+
 def disk_for(path: str, seen: Observed) -> DiskSeen | None:
     """The disk that ``path`` is on: as reported for it, or for the nearest folder above."""
     above = [
@@ -71,9 +75,9 @@ def _for_files(seen: Observed, steps: tuple[Step, ...]) -> Iterator[Refusal]:
             path = named[free, total]
             yield Refusal(
                 code="no_room",
-                message=f"the files need {words.size(size)} on the disk of {path}, "
+                message=f"files and records need {words.size(size)} on the disk of {path}, "
                 f"where {words.size(free)} are free",
-                remedy="make room there, or push fewer or smaller files",
+                remedy=f"make room there (du -xh {path} shows what takes it)",
             )
 
 
@@ -83,3 +87,5 @@ def _writes(seen: Observed, steps: tuple[Step, ...]) -> Iterator[tuple[str, int]
             yield seen.state_dir, 2 * sum(file.size for file in step.action.files)
         elif isinstance(step.action, PlaceFiles):
             yield from ((file.dest, file.size) for file in step.action.files)
+        elif isinstance(step.action, StartRun):
+            yield seen.state_dir, FOR_RECORDS

@@ -159,6 +159,12 @@ def test_files_need_room_twice_where_records_are_and_once_in_place() -> None:
         assert codes(deploy(replace(BARE, disks=one_disk), desired)) == expected
 
 
+def test_a_start_needs_room_for_its_records_even_if_no_file_is_sent() -> None:
+    full = tuple(replace(disk, free=0) for disk in DEPLOYED.disks)
+    desired = with_playbook(preflight=PreflightSpec(gpus=8))
+    assert codes(deploy(replace(DEPLOYED, disks=full), desired)) == ["no_room"]
+
+
 def test_each_disk_is_reckoned_by_itself() -> None:
     big = replace(TRAIN, size=3 * GB, dest="/opt/train.py")
     desired = replace(with_playbook(preflight=PreflightSpec(gpus=8)), files=(big,))
@@ -172,7 +178,7 @@ def test_each_disk_is_reckoned_by_itself() -> None:
     )
     assert only_refusal(seen, desired) == (
         "no_room",
-        "the files need 3.0 GB on the disk of /opt/train.py, where 2.0 GB are free",
+        "files and records need 3.0 GB on the disk of /opt/train.py, where 2.0 GB are free",
     )
 
 
