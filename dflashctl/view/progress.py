@@ -44,9 +44,7 @@ class Steps:
             from rich.spinner import Spinner
 
             self._spinner = Spinner("line", style=ACCENT)
-            self._live = Live(
-                get_renderable=self._moving, console=self._screen.err, transient=True
-            )
+            self._live = Live(get_renderable=self._moving, console=self._screen.err, transient=True)
             self._stack.enter_context(self._screen.moving(self._live))
         return self
 
