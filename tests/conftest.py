@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from contextlib import ExitStack
@@ -50,6 +51,9 @@ class Lab:
 def pytest_configure() -> None:
     """Settle where the lab is kept, before tests get a HOME of their own."""
     os.environ["DFLASHCTL_LAB_CACHE"] = str(cache_folder())
+    # A shell starts what it runs in the background deaf to Ctrl-C, and so its children.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -317,6 +317,29 @@ def test_any_word_and_any_value_reach_the_trainer_byte_for_byte(job: Job) -> Non
     assert (words, value) == (odd, "".join(odd) + ";")
 
 
+def test_a_name_and_lines_beyond_ascii_survive_an_empty_environment(job: Job) -> None:
+    show = ["sh", "-c", 'echo "$0"; sleep 600', "größe │ 損失"]
+    job.write(session="dflash é─ñ", run={"command": show, "env_base": "minimal"})
+    job.ok("deploy")
+    assert job.status()["session"] == {"name": "dflash é─ñ", "alive": True, "adopted": False}
+    until(lambda: "größe │ 損失" in job.ok("logs"))
+    job.ok("stop")
+    assert job.status()["session"]["alive"] is False
+
+
+def test_a_command_and_an_environment_longer_than_tmux_takes(job: Job) -> None:
+    long = "x" * 100_000
+    show = "import os, sys, time; print(len(sys.argv[1]), len(os.environ['LONG']), flush=True)"
+    run = {
+        "command": [job.route.python, "-c", f"{show}; time.sleep(600)", long],
+        "env": {"LONG": long},
+        "env_base": "minimal",
+    }
+    job.write(run=run)
+    job.ok("deploy")
+    until(lambda: "100000 100000" in job.ok("logs"))
+
+
 @pytest.mark.restarts
 @pytest.mark.timeout(2400)
 def test_restarts_in_a_row_all_succeed(job: Job) -> None:
