@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
 from dflashctl.agent.protocol import StartRun, StopRun, VerifyRun
@@ -124,7 +123,7 @@ def start_steps(
         Step(
             action=start,
             what=f"start run {desired.run_id} in tmux session {playbook.session}: "
-            f"{shlex.join(command)}",
+            f"{words.command(command)}",
             why=reason,
         ),
         Step(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ _AT_WORK = {
     "StartRun": "starting the run",
     "VerifyRun": "checking the new run",
 }
+LONGEST_COMMAND = 300
 _UNITS = ("kB", "MB", "GB", "TB", "PB")
 
 
@@ -30,6 +32,12 @@ def size(count: int) -> str:
         if round(value, 1) < 1000 or unit == _UNITS[-1]:
             break
     return f"{value:.1f} {unit}"
+
+
+def command(words: tuple[str, ...]) -> str:
+    """A command as a shell would take it; of a very long one the beginning."""
+    text = shlex.join(words)
+    return text if len(text) <= LONGEST_COMMAND else f"{text[:LONGEST_COMMAND]}..."
 
 
 def counted(count: int, noun: str) -> str:

@@ -38,3 +38,10 @@ def test_checkpoints_are_told_with_what_is_known() -> None:
         "1 checkpoint (newest step 3400)"
     )
     assert words.checkpoints(replace(EMPTY, count=2, size=None)) == "2 checkpoints"
+
+
+def test_a_very_long_command_is_shown_by_its_beginning() -> None:
+    assert words.command(("bash", "a b")) == "bash 'a b'"
+    shown = words.command(("python3", "-c", "x" * 100_000))
+    assert shown.startswith("python3 -c xxx")
+    assert len(shown) < 400
