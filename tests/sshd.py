@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.lab.need import need
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -78,6 +80,7 @@ def start_sshd(
             the tests' user; None: the user's own.
         extra: further lines for its configuration; they come first, so they win.
     """
+    need("sshd", "ssh-keygen")
     host_key, client_key = folder / "host_key", folder / "client_key"
     for key in (host_key, client_key):
         make_key(key)
@@ -138,6 +141,7 @@ def start_sshd(
 
 def make_key(path: Path, *, kind: str = "ed25519", passphrase: str = "") -> None:
     """A new key pair: ``path`` and ``path.pub``."""
+    need("ssh-keygen")
     subprocess.run(
         ["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-C", "test", "-f", str(path)],
         check=True,
@@ -187,9 +191,11 @@ def _wait_for(sshd: Sshd) -> None:
 
 
 def _children(pid: int) -> list[int]:
+    """All processes below one: for an ordinary user sshd keeps two a connection."""
     with contextlib.suppress(OSError):
         listed = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-        return [int(child) for child in listed.split()]
+        own = [int(child) for child in listed.split()]
+        return own + [below for child in own for below in _children(child)]
     return []
 
 

@@ -29,6 +29,7 @@ from dflashctl.agent.protocol import (
 )
 from dflashctl.agent.records import RunFolder, StateFolder
 from dflashctl.agent.seen import Observed
+from tests.lab.need import need
 
 WHO = Who(user="ada", host="desk", version="0")
 
@@ -143,6 +144,7 @@ def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    need("tmux")
     for name in ("TMUX", "TMUX_PANE", "TMUX_TMPDIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
