@@ -174,7 +174,7 @@ def _way(error: e.Unreachable | e.HostKeyProblem | e.NotLetIn | e.TargetLacks) -
             return Words(
                 message=f"{error.target} cannot be reached at {error.address}: {error.reason}.",
                 next="Nothing was changed there. Is the machine up, and the address in the "
-                f"inventory right? Try: ssh {error.address} true",
+                f"inventory right? Try: ssh ssh://{error.address} true",
             )
         case e.HostKeyUnknown():
             return _key_unknown(error)
