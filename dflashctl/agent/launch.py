@@ -24,6 +24,7 @@ from dflashctl.agent.session import Tmux
 
 LOGIN_S = 20.0
 APPEAR_S = 15.0
+SETTLE_S = 2.0
 TAIL_LINES = 20
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -217,11 +218,17 @@ def verify(wanted: VerifyRun, start_of: StartRun, folder: RunFolder) -> int:
 
 
 def _check_environment(trainer: process.Process, start_of: StartRun) -> None:
+    """What is wrong must stay wrong: a shell that starts rewrites its own for a moment."""
     declared = {**start_of.env, **start_of.secrets, RUN_MARKER: start_of.run_id}
-    actual = process.environment(trainer.pid)
-    wrong = sorted(name for name, value in declared.items() if actual.get(name) != value)
-    if wrong and process.is_alive(trainer):
-        raise AgentError("env_mismatch", names=wrong)
+    deadline = time.monotonic() + SETTLE_S
+    while process.is_alive(trainer):
+        actual = process.environment(trainer.pid)
+        wrong = sorted(name for name, value in declared.items() if actual.get(name) != value)
+        if not wrong:
+            return
+        if time.monotonic() > deadline:
+            raise AgentError("env_mismatch", names=wrong)
+        time.sleep(process.POLL_S)
 
 
 def tail(folder: RunFolder, count: int) -> list[str]:

@@ -20,6 +20,9 @@ Rung = Literal["signal", "TERM", "KILL", "gone"]
 TERM_GRACE_S = 10.0
 KILL_GRACE_S = 10.0
 POLL_S = 0.05
+# No exec takes longer, however busy the machine is.
+EXEC_S = 2.0
+PF_KTHREAD = 0x00200000  # of the kernel's include/linux/sched.h
 
 
 class Process(NamedTuple):
@@ -30,13 +33,17 @@ class Process(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One line of the process table. ``foreground`` is its terminal's foreground group."""
+    """One line of the process table.
+
+    ``foreground`` is its terminal's foreground group; ``kernel``: a thread of the kernel's.
+    """
 
     process: Process
     parent: int
     group: int
     foreground: int
     name: str
+    kernel: bool
 
 
 Table = dict[int, Row]
@@ -63,7 +70,14 @@ def look(pid: int) -> Row | None:
     part = rest.split()
     if part[0] in "ZXx":
         return None
-    return Row(Process(pid, int(part[19])), int(part[1]), int(part[2]), int(part[5]), name)
+    return Row(
+        process=Process(pid, int(part[19])),
+        parent=int(part[1]),
+        group=int(part[2]),
+        foreground=int(part[5]),
+        name=name,
+        kernel=bool(int(part[6]) & PF_KTHREAD),
+    )
 
 
 def table() -> Table:
@@ -94,19 +108,38 @@ def tree(rows: Table, roots: Iterable[int]) -> set[Process]:
 
 
 def environment(pid: int) -> dict[str, str]:
-    """The environment that the process was started with; empty when it is not ours to see."""
+    """The environment that the process was started with; empty when it is not ours to see.
+
+    In the middle of an exec environment and command line read as empty for a moment. A
+    process that really has no environment still has its command line.
+    """
+    data, bare = b"", 0
+    deadline = time.monotonic() + EXEC_S
     try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            entries = file.read().split(b"\0")
+        while bare < 3 and time.monotonic() < deadline:
+            data = _read(f"/proc/{pid}/environ")
+            if data or look(pid) is None:
+                break
+            bare = bare + 1 if _read(f"/proc/{pid}/cmdline") else 0
+            time.sleep(0.002)
     except OSError:
         return {}
-    pairs = (os.fsdecode(entry).partition("=") for entry in entries if entry)
+    pairs = (os.fsdecode(entry).partition("=") for entry in data.split(b"\0") if entry)
     return {name: value for name, _, value in pairs}
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def marked(rows: Table, run_id: str) -> set[Process]:
     """The processes that carry this run's marker in their own environment."""
-    return {row.process for pid, row in rows.items() if environment(pid).get(RUN_MARKER) == run_id}
+    return {
+        row.process
+        for pid, row in rows.items()
+        if not row.kernel and environment(pid).get(RUN_MARKER) == run_id
+    }
 
 
 def send(process: Process, number: int) -> None:
@@ -162,7 +195,7 @@ def end(
         known.update(tree(rows, [p.pid for p in alive]) - spared)
         return known.intersection(row.process for row in rows.values())
 
-    alive = living()
+    alive = living() or _wait(living, 0)
     if not alive:
         return "gone", set()
     rows = table()
@@ -185,8 +218,15 @@ def end(
 
 
 def _wait(living: Callable[[], set[Process]], seconds: float) -> set[Process]:
-    """Wait until nobody lives, at most so long; says who does."""
+    """Wait until nobody lives, at most so long; says who does.
+
+    Nobody in sight counts when it is seen twice: a process that is just starting may show
+    no environment, and so no marker, for a moment.
+    """
     deadline = time.monotonic() + seconds
     while (alive := living()) and time.monotonic() < deadline:
         time.sleep(POLL_S)
+    if not alive:
+        time.sleep(POLL_S)
+        alive = living()
     return alive

@@ -96,6 +96,21 @@ def test_the_marker_finds_a_process_wherever_it_went(started) -> None:
     assert other not in process.marked(process.table(), "run-1")
 
 
+def test_a_process_in_the_middle_of_an_exec_does_not_seem_to_lack_its_environment(
+    started, tmp_path: Path
+) -> None:
+    loop = tmp_path / "loop.sh"
+    loop.write_text('[ "$1" -ge 100000 ] || exec sh "$0" $(($1 + 1))\n')
+    marker = {**os.environ, process.RUN_MARKER: "run-exec"}
+    child = subprocess.Popen(("sh", str(loop), "0"), env=marker)
+    started.append(child)
+    deadline, bare = time.monotonic() + 2, 0
+    while time.monotonic() < deadline:
+        bare += not Path(f"/proc/{child.pid}/environ").read_bytes()
+        assert process.environment(child.pid).get(process.RUN_MARKER) == "run-exec"
+    assert bare, "it was never met in that state: the test shows nothing"
+
+
 def test_a_process_that_heeds_the_signal_ends_at_the_first_rung(started) -> None:
     root = bash(started, "exec sleep 60")
     assert run_ladder(root)[:2] == ("signal", set())
