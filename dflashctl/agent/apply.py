@@ -237,7 +237,7 @@ class _Transaction:
         record = read_json(folder.process) or {}
         pid = record["trainer"][0] if record.get("trainer") else None
         facts = {"run_id": action.run_id, "pid": pid, "session": action.session}
-        return f"{action.run_id}, pid {pid}", facts
+        return action.run_id if pid is None else f"{action.run_id}, pid {pid}", facts
 
     def _verify(self, action: VerifyRun) -> Result:
         starts = [a for a in self.commit.actions if isinstance(a, StartRun)]

@@ -39,7 +39,7 @@ def see(wanted: FileWanted, state: StateFolder) -> FileSeen:
     sha256, mode, problem = None, None, None
     try:
         about = place.stat()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         parent = existing_parent(place)
         if not parent.is_dir():
             problem = "no_parent"

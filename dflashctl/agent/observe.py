@@ -224,6 +224,9 @@ def _terminal(wanted: str) -> str:
 
 
 def _problems(look: Look) -> Iterable[str]:
+    socket = look.tmux_socket or ""
+    if "/" in socket and not os.path.isdir(os.path.dirname(socket)):
+        yield "no_socket_folder"
     if look.cwd is not None and not os.path.isdir(look.cwd):
         yield "no_cwd"
     if look.user is not None:

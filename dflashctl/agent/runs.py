@@ -126,6 +126,7 @@ def see(folder: RunFolder, who: Alive, now: float) -> RunSeen | None:
         processes=len(who.members),
         session=run["session"],
         command=tuple(run["command"]),
+        env=run["env"],
         release=run["release"],
         started_by=run["started_by"],
     )

@@ -44,6 +44,7 @@ class RunSeen:
         processes: how many processes of it are alive.
         session: the tmux session it was started in.
         command: the trainer's words.
+        env: the variables that were declared for it.
         release: the first 12 digits of the hash over the release.
         started_by: who started it.
     """
@@ -63,6 +64,7 @@ class RunSeen:
     processes: int
     session: str
     command: tuple[str, ...]
+    env: dict[str, str]
     release: str
     started_by: str
 

@@ -112,7 +112,8 @@ class Tmux:
             ";", "set-option", "-w", "-t", here, "remain-on-exit", "off",
             ";", "pipe-pane", "-t", here, literal,
         )  # fmt: skip
-        if answer.returncode != 0:
+        # Some of its failures tmux reports on standard error alone.
+        if answer.returncode != 0 or (answer.stderr and not self.session(name)):
             raise AgentError("start_failed", reason="tmux: " + " ".join(answer.stderr))
 
     def close(self, name: str) -> None:

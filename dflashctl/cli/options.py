@@ -6,7 +6,12 @@ from typing import Annotated
 
 import typer
 
+# A list, so that a group of one works, and several get a word of their own.
 TargetOption = Annotated[
+    list[str] | None,
+    typer.Option("-t", "--target", metavar="NAME", help="The target, if not the default one."),
+]
+TargetsOption = Annotated[
     list[str] | None,
     typer.Option("-t", "--target", metavar="NAME", help="Target or group; may be repeated."),
 ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dflashctl.cli.call import begin
-from dflashctl.cli.options import JsonOption, PlaybookOption, TargetOption
+from dflashctl.cli.options import JsonOption, PlaybookOption, TargetsOption
 
 if TYPE_CHECKING:
     from dflashctl.agent.seen import Observed
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def status(
     ctx: typer.Context,
-    target: TargetOption = None,
+    target: TargetsOption = None,
     everything: Annotated[
         bool, typer.Option("--all", help="All targets of the inventory.")
     ] = False,

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from dflashctl.agent.protocol import Commit, Receive, StepDone
 from dflashctl.cli.ctrl_c import patient
 from dflashctl.cli.recover import outcome_after_loss
-from dflashctl.errors import Interrupted, LinkLost, MissingTool, Refused, Unverified
+from dflashctl.errors import Interrupted, LinkLost, LockHeld, MissingTool, Refused, Unverified
 from dflashctl.plan.ids import transaction_id
 from dflashctl.plan.preflight import lacks
+from dflashctl.plan.words import moment
 from dflashctl.view import json
 from dflashctl.view.outcome import show_done
 from dflashctl.view.plan import show_plan
@@ -74,10 +75,12 @@ def carry_out(call: Call, agent: Agent, proposal: Proposal) -> int:
     """Do what the plan says, to the end.
 
     Raises:
+        LockHeld: another transaction is at work, so that what was seen may not last.
         Refused: preflight is against it; nothing was touched.
         Unverified: a step failed.
         Interrupted: by Ctrl-C before anything was touched, or while watching.
     """
+    _respect_the_lock(proposal)
     plan, screen = proposal.plan, call.screen
     # With nothing to do, saying so is the answer.
     idle = not plan.steps and not plan.refusals
@@ -96,6 +99,12 @@ def carry_out(call: Call, agent: Agent, proposal: Proposal) -> int:
     else:
         show_done(screen, proposal.target, plan, outcome.observed, done)
     return 0
+
+
+def _respect_the_lock(proposal: Proposal) -> None:
+    lock = proposal.seen.lock
+    if lock is not None:
+        raise LockHeld(target=proposal.target, holder=lock.who, since=moment(lock.since))
 
 
 def _refuse(proposal: Proposal) -> None:

@@ -64,10 +64,9 @@ class LocalTransport:
         return words
 
     def explain_silence(self, exit_code: int | None, stderr: str) -> DflashError | None:
-        """Exit code 127 of ``env``: there is no such interpreter."""
-        if exit_code == NOT_FOUND:
-            return MissingTool(target=self._target, tool="python3", detail=stderr.strip())
-        return None
+        """Here nothing but the interpreter can be amiss."""
+        said = stderr.strip() or f"it ended with exit code {exit_code} and no greeting"
+        return MissingTool(target=self._target, tool="python3", detail=said)
 
     def close(self) -> None:
         """Nothing is kept open."""

@@ -58,10 +58,14 @@ def plan_deploy(
 
 def _beside_a_running_job(desired: Desired, seen: Observed, *, clear: bool) -> Plan:
     """Without --restart: the files may come, the job stays."""
-    run_spec(desired, "deploy")
+    wanted = run_spec(desired, "deploy")
     receive, place = _file_steps(desired, seen)
     name = desired.playbook.name
-    if place:
+    if seen.run and seen.run.command not in (wanted.command, wanted.resume):
+        note = f"{name} keeps running another command; --restart applies the playbook's"
+    elif seen.run and seen.run.env != wanted.env:
+        note = f"{name} keeps running in another environment; --restart applies the playbook's"
+    elif place:
         note = f"{name} keeps running the old files; --restart applies them"
     else:
         note = f"{name} keeps running, and its files are in place; --restart starts it anew"

@@ -125,6 +125,9 @@ def _surroundings(desired: Desired, seen: Observed) -> Iterator[Refusal]:
     run = desired.playbook.run
     for problem in seen.problems:
         match problem:
+            case "no_socket_folder":
+                message = f"the folder of tmux_socket {desired.target.tmux_socket} does not exist"
+                remedy = "create it there, or fix tmux_socket in the inventory"
             case "no_cwd":
                 message = f"the working directory {run.cwd if run else None} does not exist"
                 remedy = "create it there, or fix run.cwd"

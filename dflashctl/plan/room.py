@@ -42,8 +42,8 @@ def room_refusals(desired: Desired, seen: Observed, steps: tuple[Step, ...]) -> 
             code="free_space",
             message=f"{words.size(disk.free)} are free on the disk of {path}, "
             f"and preflight.free_space wants {words.size(wanted)}",
-            remedy=f"make room there (du -xh {disk.path} shows what takes it), or ask for less; "
-            "cleared checkpoints still take their room until they are purged",
+            remedy="make room on that disk (on the target, df -h shows them all), or ask for "
+            "less; cleared checkpoints still take their room until they are purged",
         )
 
 
@@ -77,7 +77,7 @@ def _for_files(seen: Observed, steps: tuple[Step, ...]) -> Iterator[Refusal]:
                 code="no_room",
                 message=f"files and records need {words.size(size)} on the disk of {path}, "
                 f"where {words.size(free)} are free",
-                remedy=f"make room there (du -xh {path} shows what takes it)",
+                remedy="make room on that disk; on the target, df -h shows them all",
             )
 
 

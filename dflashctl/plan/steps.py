@@ -52,7 +52,7 @@ def stop_steps(desired: Desired, seen: Observed, reason: str) -> tuple[Step, ...
     if session and (not run or session.adopted or session.name != run.session):
         found.append((session.name, None, words.at_hand(session)))
     stop = desired.playbook.stop
-    ladder = f"{stop.signal}, then TERM and KILL after {stop.grace_s:g} s"
+    ladder = f"{stop.signal}, after {stop.grace_s:g} s TERM, then KILL"
     return tuple(
         Step(
             action=StopRun(session=name, run_id=run_id, signal=stop.signal, grace_s=stop.grace_s),

@@ -130,7 +130,7 @@ def _fits(console: Console, table: Table) -> bool:
     from rich.measure import Measurement
 
     roomy = console.options.update(max_width=10_000)
-    return Measurement.get(console, roomy, table).minimum <= console.width
+    return Measurement.get(console, roomy, table).maximum <= console.width
 
 
 def _state(report: Report) -> Text:

@@ -64,7 +64,8 @@ def _nothing_runs(error: e.NothingRuns) -> Words:
     if error.state == "NONE":
         return Words(
             message=f"{error.target} has no run of {error.session} yet.",
-            next=f"Start one with: dflashctl deploy -t {error.target}",
+            next=f"Start one with: dflashctl deploy -t {error.target}. Of a session that was "
+            f"started by hand nothing is recorded: dflashctl attach -t {error.target}",
         )
     return Words(
         message=f"nothing runs on {error.target}: there is no session {error.session} "
@@ -186,7 +187,7 @@ def _way(error: e.Unreachable | e.HostKeyProblem | e.NotLetIn | e.TargetLacks) -
             return Words(
                 message=f"{error.address} does not let {error.user} in{reason}.{tried}",
                 next="Check user and identity_file of the host in the inventory. This should "
-                f"work first: {join(('ssh', f'{error.user}@{error.address}', 'true'))}",
+                f"work first: {join(('ssh', f'ssh://{error.user}@{error.address}', 'true'))}",
             )
         case e.TargetLacks():
             return _lacks(error)
@@ -198,12 +199,14 @@ def _way(error: e.Unreachable | e.HostKeyProblem | e.NotLetIn | e.TargetLacks) -
 
 def _key_unknown(error: e.HostKeyUnknown) -> Words:
     files = ", ".join(error.known_hosts) or "known_hosts"
+    # Where it will be looked for again.
+    into = ("-o", f"UserKnownHostsFile={error.known_hosts[0]}") if error.known_hosts else ()
     return Words(
         message=f"the key of {_place(error)} is not known here.",
         details=(f"it shows {error.key_type} {error.fingerprint}", f"looked in: {files}"),
         next="Compare that fingerprint with the machine's own (there: ssh-keygen -lf "
         "/etc/ssh/ssh_host_ed25519_key.pub). If they agree, let ssh record it: "
-        f"{join(('ssh', '-p', str(error.port), error.host))}",
+        f"{join(('ssh', *into, '-p', str(error.port), error.host))}",
     )
 
 

@@ -342,6 +342,16 @@ def test_settings_of_the_users_tmux_do_not_get_in_the_way(bench: Bench) -> None:
     assert bench.sessions() == []
 
 
+def test_a_socket_that_tmux_cannot_make_is_told_in_its_words_at_once(bench: Bench) -> None:
+    begun = time.monotonic()
+    outcome = bench.commit(trainer("r1", ("sleep", "60")), tmux_socket="/nope/dir/socket")
+    code, detail = failed(outcome)
+    assert code == "start_failed"
+    assert "/nope/dir/socket" in detail["reason"]
+    assert time.monotonic() - begun < 5
+    assert "no_socket_folder" in outcome.observed.problems
+
+
 def test_a_second_start_under_a_living_session_is_refused(bench: Bench) -> None:
     bench.start("r1", "sleep 60")
     code, detail = failed(bench.start("r2", "sleep 60"))

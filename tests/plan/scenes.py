@@ -86,6 +86,7 @@ RUNNING = RunSeen(
     processes=9,
     session="dflash",
     command=("bash", "/root/start.sh"),
+    env={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
     release="0123456789ab",
     started_by="ann@desk",
 )

@@ -71,7 +71,7 @@ def test_each_step_says_what_it_does_and_why() -> None:
         ("send 1 file (2.0 kB)", "not kept on the target yet; checked by SHA-256"),
         (
             "stop run 2026-11-28T0900Z-dflash-a2b3 (pid 4242)",
-            "--restart; INT, then TERM and KILL after 120 s",
+            "--restart; INT, after 120 s TERM, then KILL",
         ),
         (
             "clear /workspace/checkpoints: 17 checkpoints (41.2 GB, newest step 3400)",
@@ -298,3 +298,12 @@ def test_a_playbook_without_run_or_checkpoints_says_what_is_missing() -> None:
 def test_a_look_without_the_files_is_a_fault_and_no_plan() -> None:
     with pytest.raises(Internal):
         deploy(replace(BARE, files=()))
+
+
+def test_a_running_job_with_another_command_or_environment_is_told() -> None:
+    changed = with_run(command=("bash", "/root/other.sh"))
+    plan = plan_deploy(changed, BUSY, restart=False, clear=False, wait=True)
+    assert "keeps running another command" in plan.notes[0]
+    changed = with_run(env={"PYTORCH_CUDA_ALLOC_CONF": "other"})
+    plan = plan_deploy(changed, BUSY, restart=False, clear=False, wait=True)
+    assert "keeps running in another environment" in plan.notes[0]

@@ -37,7 +37,7 @@ def test_stop_ends_our_run_and_nothing_else() -> None:
     assert actions(plan) == ["StopRun"]
     assert said(plan, StopRun) == (
         "stop run 2026-11-28T0900Z-dflash-a2b3 (pid 4242)",
-        "asked for; INT, then TERM and KILL after 120 s",
+        "asked for; INT, after 120 s TERM, then KILL",
     )
     assert plan.run_id is None
 
