@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dflashctl.plan.model import Desired
     from dflashctl.playbook.model import Playbook
     from dflashctl.view.console import Screen
+    from dflashctl.view.outcome import Again
 
 Color = Literal["auto", "always", "never"]
 
@@ -39,6 +40,7 @@ class Call:
         cwd: where files are looked for.
         way: makes the ways to the targets.
         inventory_path: what -i says.
+        playbook_path: what -p says.
         debug: show tracebacks and the parts' logs.
         color: what --color says.
         command: the verb.
@@ -49,6 +51,7 @@ class Call:
     cwd: Path
     way: Callable[[Callable[[], AbstractContextManager[None]]], Reach] = field(default=Reach)
     inventory_path: str | None = None
+    playbook_path: str | None = None
     debug: bool = False
     color: Color = "auto"
     command: str = ""
@@ -72,6 +75,7 @@ class Call:
         """The playbook without its sources, which may be gone by now. Raises NoFile, BadFile."""
         from dflashctl.playbook.load import find_playbook, load_outline
 
+        self.playbook_path = option
         return load_outline(find_playbook(option, self.environ, self.cwd))
 
     def targets(self, names: Sequence[str] | None, *, everything: bool) -> tuple[Target, ...]:
@@ -105,6 +109,7 @@ class Call:
         from dflashctl.playbook.secrets import read_secrets
 
         target = self._target(names)
+        self.playbook_path = playbook
         job = load_playbook(find_playbook(playbook, self.environ, self.cwd))
         if job.run is None:
             raise MissingSetting(verb=self.command, setting="run", path=job.path)
@@ -121,6 +126,12 @@ class Call:
         if len(chosen) > 1:
             raise TooManyTargets(verb=self.command, named=tuple(target.name for target in chosen))
         return chosen[0]
+
+    def same_again(self, target: str) -> Again:
+        """How to type a further command for this job, with the options that were given."""
+        from dflashctl.view.outcome import Again
+
+        return Again(target=target, inventory=self.inventory_path, playbook=self.playbook_path)
 
     def reach(self) -> Reach:
         """The ways to the targets; a context manager."""

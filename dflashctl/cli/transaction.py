@@ -13,7 +13,6 @@ from dflashctl.cli.recover import outcome_after_loss
 from dflashctl.errors import Interrupted, LinkLost, LockHeld, MissingTool, Refused, Unverified
 from dflashctl.plan.ids import transaction_id
 from dflashctl.plan.preflight import lacks
-from dflashctl.plan.words import moment
 from dflashctl.view import json
 from dflashctl.view.outcome import show_done
 from dflashctl.view.plan import show_plan
@@ -97,14 +96,15 @@ def carry_out(call: Call, agent: Agent, proposal: Proposal) -> int:
         value = json.transaction_object(plan, outcome.observed, transaction, done)
         screen.write(json.envelope(call.command, 0, {proposal.target: value}))
     else:
-        show_done(screen, proposal.target, plan, outcome.observed, done)
+        show_done(screen, call.same_again(proposal.target), plan, outcome.observed, done)
     return 0
 
 
 def _respect_the_lock(proposal: Proposal) -> None:
     lock = proposal.seen.lock
     if lock is not None:
-        raise LockHeld(target=proposal.target, holder=lock.who, since=moment(lock.since))
+        since = datetime.fromtimestamp(lock.since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        raise LockHeld(target=proposal.target, holder=lock.who, since=since)
 
 
 def _refuse(proposal: Proposal) -> None:

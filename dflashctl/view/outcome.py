@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dflashctl.agent.protocol import ClearCheckpoints, StopRun
@@ -17,6 +19,21 @@ if TYPE_CHECKING:
     from dflashctl.errors import DflashError
     from dflashctl.plan.model import Plan
     from dflashctl.view.console import Screen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Again:
+    """The options that lead to the same job on the same target once more."""
+
+    target: str
+    inventory: str | None = None
+    playbook: str | None = None
+
+    def typed(self, *verb: str) -> str:
+        """A command with them, as one types it."""
+        before = ("-i", self.inventory) if self.inventory else ()
+        after = ("-p", self.playbook) if self.playbook else ()
+        return shlex.join(("dflashctl", *before, *verb, "-t", self.target, *after))
 
 
 def show_error(screen: Screen, error: DflashError) -> None:
@@ -65,19 +82,20 @@ def ending(seen: Observed, end: LogEnd) -> str:
 
 
 def show_done(
-    screen: Screen, target: str, plan: Plan, seen: Observed, done: Mapping[int, StepDone]
+    screen: Screen, again: Again, plan: Plan, seen: Observed, done: Mapping[int, StepDone]
 ) -> None:
     """The summary of a transaction that went through, as the answer.
 
     Args:
         screen: where.
-        target: on which target.
+        again: on which target, and how to type a command for the same job.
         plan: what was done.
         seen: the target as it is now.
         done: the agent's word on each step, by its number.
     """
     from rich.text import Text
 
+    target = again.target
     lines: list[tuple[str, str]] = []
     if plan.run_id is not None:
         lines.append(("run", f"{plan.run_id} {seen.state.lower()} on {target}"))
@@ -88,9 +106,9 @@ def show_done(
         lines.append(("stopped", f"on {target}; nothing of it runs any more"))
     lines += _cleared(plan, done)
     if plan.run_id is not None:
-        lines.append(("look", f"dflashctl status -t {target}"))
-        lines.append(("", f"dflashctl logs -f -t {target}"))
-        lines.append(("", f"dflashctl attach -t {target}"))
+        lines.append(("look", again.typed("status")))
+        lines.append(("", again.typed("logs", "-f")))
+        lines.append(("", again.typed("attach")))
     for label, line in lines:
         text = Text.assemble((f"{label:9}", "dim"), one_line(line))
         text.highlight_words([plan.run_id or target], style=f"bold {ACCENT}")
