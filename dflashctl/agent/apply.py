@@ -6,6 +6,7 @@ import signal
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,7 +33,7 @@ from dflashctl.agent.protocol import (
     VerifyRun,
 )
 from dflashctl.agent.records import StateFolder, read_json, write_json
-from dflashctl.agent.session import Tmux
+from dflashctl.agent.session import Tmux, leaders
 
 SUPERVISOR_S = 15.0
 GPU_RELEASE_S = 20.0
@@ -177,17 +178,23 @@ class _Transaction:
         request = {"by": name_of(self.commit.who), "at": time.time(), "signal": action.signal}
         ours = view.run is not None and view.run.id == action.run_id and folder is not None
         if ours and folder and not folder.exit.exists():
-            write_json(folder.stop, request)
+            with suppress(OSError):
+                write_json(folder.stop, request)
         panes = tmux.session(action.session)
-        roots = [pane.pid for pane in panes]
         supervisor = view.who.supervisor if view.who else None
         spared = frozenset({supervisor} if supervisor else ())
+        rows = process.table()
+        roots = leaders(panes, rows)
+        if supervisor in roots:
+            roots = {supervisor}  # further panes of our session go with it
+        # A shell that gave its terminal to a job outlives the job: it goes with its session.
+        shells = frozenset(roots - process.foreground(rows, roots)) - spared
 
         def find(rows: process.Table) -> set[Process]:
-            found = process.tree(rows, [p for p in roots if p in rows])
+            found = process.tree(rows, [p.pid for p in roots if process.is_alive(p)])
             if folder is not None and ours:
                 found |= runs.alive(folder, rows).members
-            return found - spared
+            return found - spared - shells
 
         rung, alive = process.end(
             find, process.foreground, _signal(action.signal), action.grace_s, note, spared
@@ -196,12 +203,14 @@ class _Transaction:
             raise AgentError("still_alive", pids=sorted(p.pid for p in alive))
         self._await_supervisor(supervisor)
         tmux.close(action.session)
+        process.end(lambda _: set(shells), lambda _, alive: alive, _signal("HUP"), 2.0, note)
         for server in {pane.server for pane in panes}:
             tmux.settle(server)
         if ours and folder:
             asked = read_json(folder.stop)
             if asked is not None:
-                write_json(folder.stop, {**asked, "rung": rung})
+                with suppress(OSError):
+                    write_json(folder.stop, {**asked, "rung": rung})
         how = {"gone": "was over", "signal": f"by {action.signal}"}.get(rung, f"by {rung}")
         return f"gone, {how}", {"rung": rung}
 

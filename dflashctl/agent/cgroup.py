@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 _ROOT = Path("/sys/fs/cgroup")
 
 
-def oom_kills(own: Path = Path("/proc/self/cgroup"), root: Path = _ROOT) -> int | None:
+class Kills(NamedTuple):
+    """How many memory kills a file of the cgroup tells of."""
+
+    file: str
+    number: int
+
+
+def kills(own: Path = Path("/proc/self/cgroup"), root: Path = _ROOT) -> Kills | None:
     """Memory kills in our cgroup since it exists; None where that cannot be read."""
     with suppress(OSError, ValueError):
         for line in own.read_text(encoding="utf-8").splitlines():
@@ -23,14 +31,16 @@ def oom_kills(own: Path = Path("/proc/self/cgroup"), root: Path = _ROOT) -> int 
                 continue
             for place in places:
                 with suppress(OSError):
-                    return _count(place.read_text(encoding="ascii"))
+                    return Kills(str(place), _count(place.read_text(encoding="ascii")))
     return None
 
 
-def killed_since(before: int | None) -> bool | None:
-    """Whether the kernel has killed here for want of memory since ``before`` was counted."""
-    now = oom_kills()
-    return None if before is None or now is None else now > before
+def killed_since(before: Kills | None) -> bool | None:
+    """Whether the kernel has killed there for want of memory since ``before`` was counted."""
+    if before is not None:
+        with suppress(OSError, ValueError, KeyError):
+            return _count(Path(before.file).read_text(encoding="ascii")) > before.number
+    return None
 
 
 def _count(text: str) -> int:

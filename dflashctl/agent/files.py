@@ -170,10 +170,16 @@ def place(state: StateFolder, files: Iterable[FileWanted]) -> None:
 
 def _write_beside(blob: Path, target: Path, wanted: FileWanted) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name[:200]}.dflashctl-{os.getpid()}")
+    temporary = target.with_name(f".dflashctl-{os.urandom(8).hex()}")
+    digest = hashlib.sha256()
     try:
-        with blob.open("rb") as source, temporary.open("wb") as file:
-            shutil.copyfileobj(source, file, PIECE)
+        with blob.open("rb") as source, open(temporary, "xb", opener=_private) as file:
+            while piece := source.read(PIECE):
+                digest.update(piece)
+                file.write(piece)
+            if digest.hexdigest() != wanted.sha256:
+                blob.unlink()  # so that the next deploy sends it anew
+                raise AgentError("bad_upload", sha256=wanted.sha256, reason="it rotted here")
             os.fchmod(file.fileno(), wanted.mode)
             with suppress(OSError):
                 owner = target.stat()
@@ -184,6 +190,10 @@ def _write_beside(blob: Path, target: Path, wanted: FileWanted) -> Path:
         temporary.unlink(missing_ok=True)
         raise
     return temporary
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def drop_staging(state: StateFolder, transaction: str) -> None:

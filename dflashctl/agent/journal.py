@@ -32,23 +32,32 @@ def locked(state: StateFolder, transaction: str, who: Who) -> Iterator[None]:
     state.create()
     handle = os.open(state.lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _take(handle):
             holder = read_json(state.lock_holder) or {}
             raise AgentError(
                 "lock_held",
                 who=str(holder.get("who", "somebody")),
                 since=float(holder.get("since", time.time())),
-            ) from None
+            )
         record = {"who": name_of(who), "since": time.time(), "transaction": transaction}
-        write_json(state.lock_holder, record)
+        with suppress(OSError):  # it is for messages; a full disk must not keep a stop from us
+            write_json(state.lock_holder, record)
         try:
             yield
         finally:
             state.lock_holder.unlink(missing_ok=True)
     finally:
         os.close(handle)
+
+
+def _take(handle: int) -> bool:
+    """Take the lock. Whoever only looks at it (`holder`) has it for less than a moment."""
+    for pause in (0.0, 0.05, 0.1, 0.2):
+        time.sleep(pause)
+        with suppress(BlockingIOError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+    return False
 
 
 def holder(state: StateFolder) -> LockSeen | None:
@@ -82,12 +91,13 @@ class Journal:
     def write(self, fact: str, **data: Any) -> None:
         """Append one fact and make it last."""
         line = json.dumps({"at": time.time(), "fact": fact, **data}) + "\n"
-        handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        try:
-            os.write(handle, line.encode())
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        with suppress(OSError):
+            handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            try:
+                os.write(handle, line.encode())
+                os.fsync(handle)
+            finally:
+                os.close(handle)
 
 
 def facts(state: StateFolder, transaction: str) -> list[dict[str, Any]]:

@@ -26,6 +26,7 @@ LOGIN_S = 20.0
 APPEAR_S = 15.0
 SETTLE_S = 2.0
 TAIL_LINES = 20
+_OF_THE_SHELL = ("_", "SHLVL", "PWD", "OLDPWD", "TERM")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -46,6 +47,7 @@ def start(wanted: StartRun, job: str, state: StateFolder, tmux: Tmux, started_by
         _write_launch(wanted, folder, account)
         state.set_current(job, wanted.run_id)
     except OSError as error:
+        folder.launch.unlink(missing_ok=True)
         raise from_os_error(error, folder.path) from error
     try:
         pipe = shlex.join(_words("collect", folder))
@@ -53,6 +55,7 @@ def start(wanted: StartRun, job: str, state: StateFolder, tmux: Tmux, started_by
         _await(folder.process.exists, folder, "the supervisor did not come up")
     except AgentError as error:
         folder.launch.unlink(missing_ok=True)
+        tmux.close(wanted.session)  # a start that comes too late is none
         if not folder.exit.exists():
             end = {"exit_code": None, "signal": None, "oom": None, "ended_at": time.time()}
             write_json(folder.exit, {**end, "error": error.failure.detail.get("reason")})
@@ -161,7 +164,7 @@ def _login_environment(account: pwd.struct_passwd, base: dict[str, str]) -> dict
         child.wait()
     pairs = (os.fsdecode(entry).partition("=") for entry in data.split(b"\0") if entry)
     found = {name: value for name, _, value in pairs if name}
-    return {name: value for name, value in found.items() if name not in ("_", "SHLVL", "PWD")}
+    return {name: value for name, value in found.items() if name not in _OF_THE_SHELL}
 
 
 def _read_within(handle: int, seconds: float) -> bytes:

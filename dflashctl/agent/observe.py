@@ -35,7 +35,7 @@ from dflashctl.agent.seen import (
     SessionSeen,
     State,
 )
-from dflashctl.agent.session import Pane, Tmux
+from dflashctl.agent.session import Pane, Tmux, leaders
 
 PROBE_S = 120.0
 _TERMINALS = ("xterm-256color", "screen-256color", "xterm", "screen", "vt100")
@@ -65,7 +65,8 @@ def scene(look: Look, state: StateFolder, tmux: Tmux) -> Scene:
         panes = tmux.session(look.session)
     ours = who.supervisor.pid if who and who.supervisor else None
     adopted = bool(panes) and all(pane.pid != ours for pane in panes)
-    hand = frozenset(process.tree(rows, [p.pid for p in panes])) if adopted else frozenset()
+    first = [leader.pid for leader in leaders(panes, rows)] if adopted else []
+    hand = frozenset(process.tree(rows, first))
     return Scene(
         run=run,
         who=who,

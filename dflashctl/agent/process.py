@@ -22,6 +22,8 @@ KILL_GRACE_S = 10.0
 POLL_S = 0.05
 # No exec takes longer, however busy the machine is.
 EXEC_S = 2.0
+# The command line is there a little before the environment: once is no proof.
+BARE = 10
 PF_KTHREAD = 0x00200000  # of the kernel's include/linux/sched.h
 
 
@@ -35,7 +37,8 @@ class Process(NamedTuple):
 class Row(NamedTuple):
     """One line of the process table.
 
-    ``foreground`` is its terminal's foreground group; ``kernel``: a thread of the kernel's.
+    ``foreground`` is its terminal's foreground group; ``kernel``: a thread of the kernel's;
+    ``ended``: its main thread is over, and others of it run.
     """
 
     process: Process
@@ -43,6 +46,7 @@ class Row(NamedTuple):
     group: int
     foreground: int
     name: str
+    ended: bool
     kernel: bool
 
 
@@ -68,7 +72,8 @@ def look(pid: int) -> Row | None:
     # The name stands in brackets and may itself hold brackets and blanks.
     name, _, rest = text.partition("(")[2].rpartition(")")
     part = rest.split()
-    if part[0] in "ZXx":
+    # A leader that has ended stays a zombie as long as another thread of it runs.
+    if part[0] in "Xx" or (part[0] == "Z" and int(part[17]) <= 1):
         return None
     return Row(
         process=Process(pid, int(part[19])),
@@ -76,6 +81,7 @@ def look(pid: int) -> Row | None:
         group=int(part[2]),
         foreground=int(part[5]),
         name=name,
+        ended=part[0] == "Z",
         kernel=bool(int(part[6]) & PF_KTHREAD),
     )
 
@@ -116,9 +122,10 @@ def environment(pid: int) -> dict[str, str]:
     data, bare = b"", 0
     deadline = time.monotonic() + EXEC_S
     try:
-        while bare < 3 and time.monotonic() < deadline:
+        while bare < BARE and time.monotonic() < deadline:
             data = _read(f"/proc/{pid}/environ")
-            if data or look(pid) is None:
+            row = look(pid)
+            if data or row is None or row.ended:
                 break
             bare = bare + 1 if _read(f"/proc/{pid}/cmdline") else 0
             time.sleep(0.002)
@@ -150,13 +157,21 @@ def send(process: Process, number: int) -> None:
     """
     if process.pid <= 1:
         raise ValueError(f"refusing to signal pid {process.pid}")
-    with suppress(ProcessLookupError):
+    # What we may not signal stays on the list of the living, and is told by its pid.
+    with suppress(ProcessLookupError, PermissionError):
         handle = os.pidfd_open(process.pid)
         try:
             if is_alive(process):
                 signal.pidfd_send_signal(handle, number)
         finally:
             os.close(handle)
+
+
+def signal_name(number: int) -> str:
+    """A signal as people write it: ``KILL``; a nameless (real-time) one by its number."""
+    with suppress(ValueError):
+        return signal.Signals(number).name.removeprefix("SIG")
+    return str(number)
 
 
 def foreground(rows: Table, members: Iterable[Process]) -> set[Process]:
@@ -201,6 +216,7 @@ def end(
     rows = table()
     for process in first(rows, alive) or alive:
         send(process, number)
+        send(process, signal.SIGCONT)  # what Ctrl-Z stopped would never see the signal
     alive = _wait(living, grace_s)
     rung: Rung = "signal"
     for rung_name, rung_number, patience in (
@@ -213,6 +229,7 @@ def end(
         note(f"{len(alive)} still alive, sending {rung_name}")
         for process in alive:
             send(process, rung_number)
+            send(process, signal.SIGCONT)
         alive = _wait(living, patience)
     return rung, alive
 

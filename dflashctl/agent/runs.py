@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import signal
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +30,7 @@ class Alive:
     tmux: Process | None
     trainer: Process | None
     members: frozenset[Process]
+    started: bool
     rebooted: bool
 
 
@@ -58,6 +58,7 @@ def alive(folder: RunFolder, rows: Table) -> Alive:
         tmux=_recorded(record, "tmux", rows),
         trainer=trainer,
         members=frozenset(members - {supervisor}),
+        started=bool(record),
         rebooted=rebooted,
     )
 
@@ -79,12 +80,15 @@ def state_of(
     ``over``: there is a record of its end; ``asked``: somebody asked for it; ``fresh``:
     it was recorded so recently that its processes may not be there yet.
     """
-    if over:
+    if over and not who.members:
         if asked or exit_name == "interrupted":
             return "STOPPED"
         return "FINISHED" if exit_name == "finished" else "FAILED"
     if who.supervisor is not None:
-        return "RUNNING" if who.trainer is not None else "STARTING"
+        if not who.started:
+            return "STARTING"
+        # The trainer is gone and what it left is being ended, or the record being written.
+        return "ORPHANED" if who.members and who.trainer is None else "RUNNING"
     if who.members:
         return "ORPHANED"
     if fresh:
@@ -107,7 +111,8 @@ def see(folder: RunFolder, who: Alive, now: float) -> RunSeen | None:
     oom = end.get("oom") if end else None
     if end is None and started and not (who.rebooted or who.supervisor or who.members):
         # Nobody was left to record the end.
-        oom = cgroup.killed_since(started.get("oom_kills"))
+        counted = started.get("oom_kills")
+        oom = cgroup.killed_since(cgroup.Kills(*counted) if counted else None)
     asked = stop is not None and not oom
     trainer = (started or {}).get("trainer")
     return RunSeen(
@@ -134,7 +139,7 @@ def see(folder: RunFolder, who: Alive, now: float) -> RunSeen | None:
 
 def signal_name(number: int | None) -> str | None:
     """A signal as people write it: ``KILL``."""
-    return None if number is None else signal.Signals(number).name.removeprefix("SIG")
+    return None if number is None else process.signal_name(number)
 
 
 def release_id(files: Iterable[FileWanted], command: tuple[str, ...]) -> str:

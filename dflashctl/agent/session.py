@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -133,6 +134,12 @@ class Tmux:
             if self._cmd("show-options", "-s", "-v", "exit-empty").stdout == ["off"]:
                 return
             time.sleep(process.POLL_S)
+
+
+def leaders(panes: Iterable[Pane], rows: process.Table) -> set[Process]:
+    """The panes' first processes that live. A dead pane's pid may be a stranger's by now."""
+    found = {rows[p.pid] for p in panes if p.pid in rows and rows[p.pid].parent == p.server.pid}
+    return {row.process for row in found}
 
 
 def clean_environment() -> None:

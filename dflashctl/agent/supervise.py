@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import select
 import signal
 import sys
+import termios
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +26,8 @@ from dflashctl.agent.records import RunFolder, read_json, write_json
 
 PR_SET_CHILD_SUBREAPER = 36
 DRAIN_S = 5.0
+# What the kernel killed longer ago was not our trainer.
+COUNT_EVERY_S = 60.0
 _WATCHED = {signal.SIGCHLD, signal.SIGHUP, signal.SIGTERM, signal.SIGINT}
 
 
@@ -36,7 +40,8 @@ def supervise(folder: RunFolder) -> None:
         return
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
-    kills_before = cgroup.oom_kills()
+    _plain_terminal()
+    kills = cgroup.kills()
     pid, error = _start(launch)
     row = process.look(pid)
     me, parent = process.look(os.getpid()), process.look(os.getppid())
@@ -47,19 +52,28 @@ def supervise(folder: RunFolder) -> None:
             "supervisor": me.process if me else None,
             "tmux": parent.process if parent else None,
             "trainer": row.process if row else None,
-            "oom_kills": kills_before,
+            "oom_kills": kills,
             "started_at": time.time(),
         },
     )
-    code, number, closed = _wait(folder, launch, pid)
+    code, number, closed, kills = _wait(folder, launch, pid)
     leftover = _end_leftovers(folder, launch)
     if error:
         _say(f"\ndflashctl: cannot run {launch['command'][0]!r}: {error}\n")
     end = {"exit_code": code, "signal": number, "leftover": leftover, "closed": closed}
     # A memory kill may take the trainer, or the tmux server and us with it.
-    violent = closed or number == signal.SIGKILL
-    oom = cgroup.killed_since(kills_before) if violent else False
+    violent = closed or (number == signal.SIGKILL and not folder.stop.exists())
+    oom = cgroup.killed_since(kills) if violent else False
     _leave(folder, {**end, "oom": oom, "error": error})
+
+
+def _plain_terminal() -> None:
+    """Ctrl-S or Ctrl-Z of somebody attached must not freeze the trainer: nothing resumes it."""
+    with suppress(termios.error):
+        settings = termios.tcgetattr(0)
+        settings[0] &= ~termios.IXON
+        settings[6][termios.VSUSP] = b"\0"
+        termios.tcsetattr(0, termios.TCSANOW, settings)
 
 
 def _start(launch: dict[str, Any]) -> tuple[int, str | None]:
@@ -96,7 +110,7 @@ def _become(launch: dict[str, Any], report: int) -> None:
             os.setgid(gid)
             os.setuid(uid)
         os.chdir(launch["cwd"])
-        environment = {**launch["env"], "TERM": os.environ.get("TERM", "screen")}
+        environment = {"TERM": os.environ.get("TERM", "screen"), **launch["env"]}
         os.execvpe(launch["command"][0], launch["command"], environment)  # noqa: S606 -- words, no shell
     except OSError as error:
         code = 127 if isinstance(error, FileNotFoundError) else 126
@@ -107,27 +121,27 @@ def _become(launch: dict[str, Any], report: int) -> None:
 
 def _wait(
     folder: RunFolder, launch: dict[str, Any], pid: int
-) -> tuple[int | None, int | None, bool]:
+) -> tuple[int | None, int | None, bool, cgroup.Kills | None]:
     """Wait for the trainer's end; when our session is closed, end the trainer.
 
-    Returns its exit code or the signal that ended it, and whether we were closed.
+    Returns its exit code or the signal that ended it, whether we were closed, and how many
+    memory kills there had been shortly before.
     """
-    closed = False
+    closed, kills = False, cgroup.kills()
     while True:
         ended = _reap()
+        caught = None if pid in ended else signal.sigtimedwait(_WATCHED, COUNT_EVERY_S)
+        if caught and caught.si_signo in (signal.SIGHUP, signal.SIGTERM) and not closed:
+            closed = True
+            if not folder.stop.exists():
+                with suppress(OSError):
+                    write_json(folder.stop, {"by": "session closed", "at": time.time()})
+            ended = _end(folder, launch, launch["grace_s"])
         if pid in ended:
             code = os.waitstatus_to_exitcode(ended[pid])
-            return (None, -code, closed) if code < 0 else (code, None, closed)
-        caught = signal.sigtimedwait(_WATCHED, 60.0)
-        if caught is None or caught.si_signo in (signal.SIGCHLD, signal.SIGINT) or closed:
-            continue
-        closed = True
-        if not folder.stop.exists():
-            write_json(folder.stop, {"by": "session closed", "at": time.time()})
-        ended = _end(folder, launch, launch["grace_s"])
-        if pid in ended:
-            code = os.waitstatus_to_exitcode(ended[pid])
-            return (None, -code, True) if code < 0 else (code, None, True)
+            return (None, -code, closed, kills) if code < 0 else (code, None, closed, kills)
+        if caught is None:
+            kills = cgroup.kills()
 
 
 def _reap() -> dict[int, int]:
@@ -183,7 +197,7 @@ def _leave(folder: RunFolder, end: dict[str, Any]) -> None:
     (often the traceback's) would be lost; hence the wait for our own line in the log.
     """
     if end["signal"] is not None:
-        how = f"signal {signal.Signals(end['signal']).name.removeprefix('SIG')}"
+        how = f"signal {process.signal_name(end['signal'])}"
     else:
         how = f"exit {end['exit_code']}"
     mark = f"[dflashctl] {folder.id} ended: {how}"
@@ -197,6 +211,10 @@ def _leave(folder: RunFolder, end: dict[str, Any]) -> None:
 def _say(text: str) -> bool:
     """Print to the pane; False when the terminal is gone."""
     try:
+        os.set_blocking(1, False)
+        # A frozen terminal must not keep us from the record.
+        if not select.select([], [1], [], DRAIN_S)[1]:
+            return False
         return os.write(1, text.encode()) > 0
     except OSError:
         return False

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from dflashctl.agent.protocol import Ask, Outcome
-from dflashctl.errors import Unreachable
+from dflashctl.errors import DflashError, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,4 +51,7 @@ def _ask(
                 return agent.ask(question, tell)
         except Unreachable:
             time.sleep(PAUSE_S)
+        except DflashError:
+            # Whatever is amiss now, what has to be told is the transaction.
+            return None
     return None

@@ -149,6 +149,27 @@ def test_the_lock_is_seen_without_being_taken(bench: Bench) -> None:
     assert bench.observe().lock is None
 
 
+def test_lookers_do_not_keep_a_transaction_from_its_lock(bench: Bench) -> None:
+    bench.state.create()
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.is_set():
+            journal.holder(bench.state)
+
+    lookers = [threading.Thread(target=look) for _ in range(2)]
+    for looker in lookers:
+        looker.start()
+    try:
+        for number in range(30):
+            with journal.locked(bench.state, f"t-{number}", WHO):
+                pass
+    finally:
+        over.set()
+        for looker in lookers:
+            looker.join()
+
+
 def test_the_lock_goes_with_its_holder_and_no_run_keeps_it(bench: Bench) -> None:
     bench.start("r1", "sleep 60")
     with bench.state.lock.open("rb") as file:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import tarfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from dflashctl.agent import files
 from dflashctl.agent.failures import AgentError
 from dflashctl.agent.protocol import FileWanted
 from dflashctl.agent.records import StateFolder
+
+from .conftest import Bench
 
 
 @pytest.fixture
@@ -146,6 +149,37 @@ def test_any_name_and_any_content_arrive_byte_for_byte(tmp_path, names, content)
         place.unlink()
 
 
+def test_a_blob_that_rotted_is_not_put_in_place_and_is_sent_anew(state, tmp_path) -> None:
+    dest = tmp_path / "train.py"
+    dest.write_bytes(b"old")
+    (file,) = put(state, (dest, b"new"))
+    state.blob(file.sha256).write_bytes(b"nex")
+    assert failure(files.place, state, (file,))[0] == "bad_upload"
+    assert dest.read_bytes() == b"old"
+    assert not files.see(file, state).stored
+
+
+def test_a_name_as_long_as_a_filesystem_takes_can_be_placed(state, tmp_path) -> None:
+    dest = tmp_path / ("é" * 126)
+    files.place(state, put(state, (dest, b"x")))
+    assert dest.read_bytes() == b"x"
+
+
+def test_a_private_file_is_private_from_its_first_byte(state, tmp_path, monkeypatch) -> None:
+    modes: list[int] = []
+    fsync = os.fsync
+
+    def watch(handle: int) -> None:
+        modes.append(os.fstat(handle).st_mode & 0o777)
+        fsync(handle)
+
+    (file,) = put(state, (tmp_path / "key", b"secret"))
+    monkeypatch.setattr(os, "fchmod", lambda *_: None)
+    monkeypatch.setattr(os, "fsync", watch)
+    files.place(state, (file,))
+    assert modes[0] == 0o600
+
+
 def test_what_is_in_the_place_of_a_file_is_told(state, tmp_path) -> None:
     there = tmp_path / "there.py"
     there.write_bytes(b"abc")
@@ -183,6 +217,19 @@ def test_a_full_disk_is_called_a_full_disk_and_the_old_file_stays(state, tiny) -
     (tiny / "filler").unlink()
     files.place(state, (wanted(dest, b"n" * 100_000),))
     assert dest.stat().st_size == 100_000
+
+
+def test_a_full_disk_does_not_keep_a_run_from_being_stopped(tiny: Path, bench: Bench) -> None:
+    bench.state_name = "full"
+    (bench.folder / "full").symlink_to(tiny)
+    bench.start("r1", "sleep 60")
+    (tiny / "filler").write_bytes(b"x" * 100_000)
+    with suppress(OSError), (tiny / "rest").open("wb", buffering=0) as rest:
+        while True:
+            rest.write(b"x" * 4096)
+    outcome = bench.stop("r1")
+    assert outcome.failure is None
+    assert bench.sessions() == []
 
 
 def test_no_room_for_an_upload_is_said_before_it_is_sent(tiny) -> None:

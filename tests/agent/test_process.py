@@ -60,6 +60,30 @@ def test_a_zombie_counts_as_gone(started) -> None:
     assert Path(f"/proc/{root.pid}").exists(), "nobody has collected it: it is a zombie still"
 
 
+def test_a_process_whose_main_thread_is_over_lives_as_long_as_another_thread(started) -> None:
+    code = (
+        "import ctypes, threading, time\n"
+        "threading.Thread(target=time.sleep, args=(60,)).start()\n"
+        "ctypes.CDLL(None).syscall(60, 0)\n"  # exit of this thread alone, on x86_64
+    )
+    if os.uname().machine != "x86_64":
+        pytest.skip("the number of the system call is another one here")
+    child = subprocess.Popen((sys.executable, "-c", code))
+    started.append(child)
+    until(lambda: Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
+    row = process.look(child.pid)
+    assert row is not None
+    assert row.ended
+    assert process.environment(child.pid) == {}, "and asking for it takes no time"
+
+
+def test_a_stopped_process_is_woken_for_its_signal(started) -> None:
+    root = bash(started, "trap 'exit 0' INT; while :; do sleep 0.1; done")
+    time.sleep(0.2)
+    process.send(root, signal.SIGSTOP)
+    assert run_ladder(root, grace=3)[:2] == ("signal", set())
+
+
 def test_a_stranger_under_a_recorded_pid_is_never_signalled(started) -> None:
     root = bash(started, "exec sleep 60")
     process.send(Process(root.pid, root.start - 1), signal.SIGKILL)

@@ -11,6 +11,7 @@ import pytest
 
 from dflashctl.agent import launch, process
 from dflashctl.agent.protocol import Outcome, StopRun, VerifyRun
+from dflashctl.agent.session import Pane, leaders
 
 from .conftest import Bench, read, trainer, until
 
@@ -240,6 +241,56 @@ def test_a_hand_started_session_is_adopted_and_stopped_like_any_other(bench: Ben
     assert bench.stop(None, grace=0.3).failure is None
     assert not any(process.is_alive(p) for p in tree)
     assert bench.sessions() == []
+
+
+def test_a_job_typed_into_a_shell_is_stopped_and_its_shell_does_not_hold_it_up(
+    bench: Bench,
+) -> None:
+    bench.tmux("new-session", "-d", "-s", "dflash", "bash --norc -i")
+    bench.tmux("send-keys", "-t", "=dflash:", "trap '' TERM; sleep 1234", "Enter")
+    until(lambda: (s := bench.observe().session) is not None and s.processes == 2)
+    begun = time.monotonic()
+    outcome = bench.stop(None, grace=20)
+    assert outcome.failure is None
+    assert time.monotonic() - begun < 10
+    assert bench.sessions() == []
+
+
+def test_the_pid_of_a_dead_pane_may_be_a_strangers(bench: Bench) -> None:
+    rows = process.table()
+    stranger = rows[os.getpid()]
+    server = process.Process(1, 0) if stranger.parent != 1 else process.Process(2, 0)
+    dead = Pane(server=server, pid=os.getpid(), created_at=0.0, attached=0, session="dflash")
+    assert leaders([dead], rows) == set()
+
+
+def test_a_stop_that_needs_the_last_rung_is_no_memory_kill(bench: Bench) -> None:
+    bench.start("r1", "trap '' INT TERM; while :; do sleep 0.1; done")
+    time.sleep(0.2)
+    run = bench.stop("r1", grace=0.2).observed.run
+    assert run is not None
+    assert (run.state, run.signal, run.oom) == ("STOPPED", "KILL", False)
+
+
+def test_a_start_that_comes_too_late_is_taken_back(bench: Bench, monkeypatch) -> None:
+    monkeypatch.setattr(launch, "APPEAR_S", 0.0)
+    code, _ = failed(bench.commit(trainer("r1", ("sleep", "60"))))
+    assert code == "start_failed"
+    until(lambda: not process.marked(process.table(), "r1"))
+    assert bench.sessions() == []
+
+
+def test_secrets_do_not_stay_behind_when_a_start_fails(bench: Bench) -> None:
+    bench.state.create()
+    (bench.state.job("dflash") / "current").mkdir(parents=True)
+    outcome = bench.commit(trainer("r1", ("sleep", "60"), secrets={"KEY": "hush"}))
+    assert outcome.failure is not None
+    assert not bench.run("r1").launch.exists()
+
+
+def test_a_terminal_type_of_the_playbooks_own_wins(bench: Bench) -> None:
+    wanted = trainer("r1", ("sleep", "60"), env={"TERM": "dumb"})
+    assert bench.commit(wanted, VerifyRun(run_id="r1", alive_for_s=0)).failure is None
 
 
 def test_a_session_killed_by_hand_is_a_stop_and_recorded(bench: Bench) -> None:

@@ -150,6 +150,26 @@ def test_a_full_disk_does_not_stop_the_collector(tmp_path: Path) -> None:
     assert collector(tmp_path, b"x" * 300_000) == 0
 
 
-def test_kills_are_counted_from_the_start_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cgroup, "oom_kills", lambda: 3)
-    assert [cgroup.killed_since(before) for before in (2, 3, None)] == [True, False, None]
+def test_kills_are_counted_from_shortly_before_the_end(tmp_path: Path) -> None:
+    file = tmp_path / "memory.events"
+    file.write_text("oom 3\noom_kill 3\n")
+    counts = [cgroup.Kills(str(file), 2), cgroup.Kills(str(file), 3), None]
+    assert [cgroup.killed_since(before) for before in counts] == [True, False, None]
+    assert cgroup.killed_since(cgroup.Kills(str(tmp_path / "gone"), 0)) is None
+
+
+def test_a_terminal_that_somebody_froze_does_not_keep_the_end_from_the_record(
+    folder: RunFolder,
+) -> None:
+    pane = Pane(folder, "sleep 0.5; exit 4")
+    until(folder.process.exists)
+    os.write(pane.fd, b"\x13")  # Ctrl-S
+    assert pane.end()["exit_code"] == 4
+    assert "ended: exit 4" in folder.log.read_text()
+
+
+def test_ctrl_z_does_not_stop_the_trainer(folder: RunFolder) -> None:
+    pane = Pane(folder, "for i in 1 2 3 4 5 6 7 8; do sleep 0.1; done; exit 5")
+    until(folder.process.exists)
+    os.write(pane.fd, b"\x1a")
+    assert pane.end()["exit_code"] == 5
