@@ -67,7 +67,7 @@ def look(pid: int) -> Row | None:
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="surrogateescape") as file:
             text = file.read()
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return None
     # The name stands in brackets and may itself hold brackets and blanks.
     name, _, rest = text.partition("(")[2].rpartition(")")

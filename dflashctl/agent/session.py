@@ -6,7 +6,8 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 WIDTH, HEIGHT = 200, 50
 SERVER_EXIT_S = 10.0
+CALL_S = 10.0
 # The name comes last, since it alone may hold blanks.
 _FORMAT = "#{pid} #{pane_pid} #{session_created} #{session_attached} #{session_name}"
 
@@ -64,7 +66,8 @@ class Tmux:
     def _cmd(self, name: str, *words: str) -> tmux_cmd:
         # tmux reads an argument that ends in ";" as the end of a command.
         safe = (f"{w[:-1]}\\;" if w.endswith(";") and w != ";" else w for w in words)
-        return self._server.cmd(name, *safe)
+        with _within(CALL_S):
+            return self._server.cmd(name, *safe)
 
     def panes(self) -> tuple[Pane, ...]:
         """All panes of the server; none when it does not run or cannot be reached."""
@@ -134,6 +137,26 @@ class Tmux:
             if self._cmd("show-options", "-s", "-v", "exit-empty").stdout == ["off"]:
                 return
             time.sleep(process.POLL_S)
+
+
+@contextmanager
+def _within(seconds: float) -> Iterator[None]:
+    """A deadline for what waits without one; only in the main thread, as signals are.
+
+    Raises:
+        AgentError: ``no_tmux``: the server is there and does not answer.
+    """
+
+    def late(*_: object) -> None:
+        raise AgentError("no_tmux", reason=f"its server does not answer within {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def leaders(panes: Iterable[Pane], rows: process.Table) -> set[Process]:

@@ -280,7 +280,8 @@ def as_error(target: str, failure: Failure, session: str = "") -> DflashError:
         case "stale":
             return Stale(target=target, changed=tuple(map(str, detail.get("changed", ()))))
         case "no_tmux":
-            return MissingTool(target=target, tool="tmux")
+            said = str(detail.get("reason", ""))
+            return MissingTool(target=target, tool="tmux", detail=said)
         case "no_run":
             run_id = str(detail["run_id"]) if detail.get("run_id") else None
             return NothingRuns(target=target, session=session, state="NONE", run_id=run_id)

@@ -27,7 +27,7 @@ from dflashctl.agent.protocol import (
     VerifyRun,
     Who,
 )
-from dflashctl.agent.records import RunFolder, StateFolder
+from dflashctl.agent.records import RunFolder, StateFolder, read_json
 from dflashctl.agent.seen import Observed
 from tests.lab.need import need
 
@@ -142,6 +142,32 @@ def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
         time.sleep(0.02)
 
 
+def _end_all(bench: Bench) -> None:
+    """End every run of a bench, its supervisor last.
+
+    Run ids are unique in life, and not among tests: a supervisor that outlived its test
+    would end the processes of the next one's run by that id.
+    """
+    # First, so that no supervisor waits for its last line to get through.
+    bench.tmux("kill-server")
+    runs = [RunFolder(path=path) for path in bench.state.job("dflash").glob("runs/*")]
+    rows = process.table()
+    for run in runs:
+        left = process.marked(rows, run.id)
+        assert len(left) < 20, "that cannot all be ours"
+        for member in left:
+            process.send(member, signal.SIGKILL)
+    records = [read_json(run.process) for run in runs]
+    supervisors = [process.Process(*r["supervisor"]) for r in records if r and r["supervisor"]]
+    deadline = time.monotonic() + 10
+    while (
+        alive := [p for p in supervisors if process.is_alive(p)]
+    ) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    for supervisor in alive:
+        process.send(supervisor, signal.SIGKILL)
+
+
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     need("tmux")
@@ -157,11 +183,5 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     try:
         yield bench
     finally:
-        bench.tmux("kill-server")
-        rows = process.table()
-        for run in bench.state.job("dflash").glob("runs/*"):
-            left = process.marked(rows, run.name)
-            assert len(left) < 20, "that cannot all be ours"
-            for member in left:
-                process.send(member, signal.SIGKILL)
+        _end_all(bench)
         shutil.rmtree(folder, ignore_errors=True)

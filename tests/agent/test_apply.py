@@ -267,16 +267,23 @@ def test_what_came_of_a_transaction_can_be_asked_afterwards(bench: Bench) -> Non
 
 
 def test_asking_waits_while_the_transaction_is_at_work(bench: Bench) -> None:
-    with journal.locked(bench.state, "t-x", WHO):
-        log = journal.Journal(bench.state, "t-x")
-        log.write("begin", job="dflash", who="ada@desk", actions=["StopRun"])
-        log.write("step", index=0, action="StopRun")
-        answers: list[Outcome] = []
-        asking = threading.Thread(target=lambda: answers.append(ask(bench, "t-x")[0]))
-        asking.start()
-        asking.join(0.5)
-        assert asking.is_alive()
-    asking.join(10)
-    assert answers[0].failure is not None
-    assert answers[0].failure.code == "cut_off"
-    assert answers[0].failure.detail == {"step": "StopRun"}
+    begun, over = threading.Event(), threading.Event()
+
+    def work() -> None:
+        with journal.locked(bench.state, "t-x", WHO):
+            log = journal.Journal(bench.state, "t-x")
+            log.write("begin", job="dflash", who="ada@desk", actions=["StopRun"])
+            log.write("step", index=0, action="StopRun")
+            begun.set()
+            time.sleep(0.5)
+            over.set()
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    assert begun.wait(10)
+    outcome, _ = ask(bench, "t-x")
+    assert over.is_set()
+    worker.join()
+    assert outcome.failure is not None
+    assert outcome.failure.code == "cut_off"
+    assert outcome.failure.detail == {"step": "StopRun"}

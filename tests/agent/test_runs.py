@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dflashctl.agent import launch, process
+from dflashctl.agent import launch, process, session
+from dflashctl.agent.failures import AgentError
 from dflashctl.agent.protocol import Outcome, StopRun, VerifyRun
 from dflashctl.agent.session import Pane, leaders
 
@@ -291,6 +292,21 @@ def test_secrets_do_not_stay_behind_when_a_start_fails(bench: Bench) -> None:
 def test_a_terminal_type_of_the_playbooks_own_wins(bench: Bench) -> None:
     wanted = trainer("r1", ("sleep", "60"), env={"TERM": "dumb"})
     assert bench.commit(wanted, VerifyRun(run_id="r1", alive_for_s=0)).failure is None
+
+
+def test_a_tmux_server_that_does_not_answer_is_told_within_the_deadline(
+    bench: Bench, monkeypatch
+) -> None:
+    monkeypatch.setattr(session, "CALL_S", 0.5)
+    bench.start("r1", "sleep 60")
+    server = process.Process(*json.loads(bench.run("r1").process.read_text())["tmux"])
+    process.send(server, signal.SIGSTOP)
+    try:
+        with pytest.raises(AgentError, match="no_tmux"):
+            bench.observe()
+    finally:
+        process.send(server, signal.SIGCONT)
+    assert bench.observe().state == "RUNNING"
 
 
 def test_a_session_killed_by_hand_is_a_stop_and_recorded(bench: Bench) -> None:
