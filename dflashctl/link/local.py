@@ -64,9 +64,13 @@ class LocalTransport:
         return words
 
     def explain_silence(self, exit_code: int | None, stderr: str) -> DflashError | None:
-        """Here nothing but the interpreter can be amiss."""
-        said = stderr.strip() or f"it ended with exit code {exit_code} and no greeting"
-        return MissingTool(target=self._target, tool="python3", detail=said)
+        """No such interpreter (127 of ``env``), or a program that is none and ends in peace."""
+        if exit_code == NOT_FOUND:
+            return MissingTool(target=self._target, tool="python3", detail=stderr.strip())
+        if exit_code == 0:
+            said = "it ended without a greeting, as no Python would"
+            return MissingTool(target=self._target, tool="python3", detail=said)
+        return None
 
     def close(self) -> None:
         """Nothing is kept open."""

@@ -146,7 +146,8 @@ class SshChannel:
 
     def stderr_tail(self) -> str:
         """The last part of its standard error."""
-        return self._tail.text(1.0 if self._channel.closed else 0.0)
+        over = self._channel.closed or self._channel.exit_status_ready()
+        return self._tail.text(1.0 if over else 0.0)
 
     def exit_code(self, timeout_s: float) -> int | None:
         """Its exit code; None when it is not known then, or a signal ended it."""
