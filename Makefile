@@ -44,7 +44,7 @@ lint: venv
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy --python-version 3.10 dflashctl/agent
+	$(BIN)/mypy --python-version 3.10 dflashctl/agent dflashctl/buckets
 	$(BIN)/mypy --scripts-are-modules tests/stand_ins/pct tests/stand_ins/nvidia-smi
 	$(BIN)/lint-imports --no-logo
 
