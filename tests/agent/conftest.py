@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import signal
 import subprocess
@@ -32,6 +33,9 @@ from dflashctl.agent.seen import Observed
 from tests.lab.need import need
 
 WHO = Who(user="ada", host="desk", version="0")
+# As in life, no two runs have the same id: several test sessions may go on at once, and who
+# bears a run's id is ended with it.
+R1, R2, R3 = (f"r{number}-{secrets.token_hex(4)}" for number in (1, 2, 3))
 
 
 @dataclass
@@ -145,8 +149,8 @@ def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
 def _end_all(bench: Bench) -> None:
     """End every run of a bench, its supervisor last.
 
-    Run ids are unique in life, and not among tests: a supervisor that outlived its test
-    would end the processes of the next one's run by that id.
+    Tests share a few run ids: a supervisor that outlived its test would end the processes
+    of the next one's run by that id.
     """
     # First, so that no supervisor waits for its last line to get through.
     bench.tmux("kill-server")

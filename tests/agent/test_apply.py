@@ -29,9 +29,9 @@ from dflashctl.agent.protocol import (
 )
 from dflashctl.agent.seen import Holder
 
-from .conftest import WHO, Bench, trainer, until
+from .conftest import R1, R2, R3, WHO, Bench, trainer, until
 
-STOP = StopRun(session="dflash", run_id="r1", signal="INT", grace_s=5)
+STOP = StopRun(session="dflash", run_id=R1, signal="INT", grace_s=5)
 
 
 def clear(bench: Bench) -> ClearCheckpoints:
@@ -50,7 +50,7 @@ def upload(bench: Bench, transaction: str, dest: Path, content: bytes) -> FileWa
 
 
 def test_a_whole_deploy_happens_in_its_order_and_is_journalled(bench: Bench) -> None:
-    bench.start("r1", "sleep 60")
+    bench.start(R1, "sleep 60")
     (bench.checkpoints / "step-1").mkdir()
     script = bench.folder / "train.sh"
     file = upload(bench, "t-2", script, b"#!/bin/sh\necho new; sleep 60\n")
@@ -59,15 +59,15 @@ def test_a_whole_deploy_happens_in_its_order_and_is_journalled(bench: Bench) -> 
         STOP,
         clear(bench),
         PlaceFiles(files=(file,)),
-        trainer("r2", (str(script),), release=(file,)),
-        VerifyRun(run_id="r2", alive_for_s=0.3),
+        trainer(R2, (str(script),), release=(file,)),
+        VerifyRun(run_id=R2, alive_for_s=0.3),
         files=(file,),
     )
     assert outcome.failure is None, outcome.failure
-    assert outcome.run_id == "r2"
+    assert outcome.run_id == R2
     assert outcome.observed.state == "RUNNING"
     assert list(bench.checkpoints.iterdir()) == []
-    until(lambda: "new" in bench.log("r2"))
+    until(lambda: "new" in bench.log(R2))
     facts = [
         json.loads(line) for line in (bench.state.journal / "t-2.jsonl").read_text().splitlines()
     ]
@@ -76,11 +76,11 @@ def test_a_whole_deploy_happens_in_its_order_and_is_journalled(bench: Bench) -> 
     assert "moved to" in done[2].result
     assert Path(done[2].facts["moved_to"], "step-1").is_dir()
     assert not bench.state.staging("t-2").exists()
-    assert json.loads(bench.run("r2").release.read_text())["files"][0]["dest"] == str(script)
+    assert json.loads(bench.run(R2).release.read_text())["files"][0]["dest"] == str(script)
 
 
 def test_a_failed_step_ends_it_and_says_what_state_things_are_in(bench: Bench) -> None:
-    bench.start("r1", "sleep 60")
+    bench.start(R1, "sleep 60")
     (bench.checkpoints / "step-1").mkdir()
     absent = FileWanted(dest=str(bench.folder / "x"), sha256="0" * 64, size=1, mode=0o644)
     outcome = bench.commit(STOP, PlaceFiles(files=(absent,)), clear(bench))
@@ -91,10 +91,10 @@ def test_a_failed_step_ends_it_and_says_what_state_things_are_in(bench: Bench) -
 
 
 def test_nothing_is_touched_when_the_target_changed_since_it_was_looked_at(bench: Bench) -> None:
-    bench.start("r1", "sleep 60")
+    bench.start(R1, "sleep 60")
     seen = bench.observe()
-    bench.stop("r1")
-    bench.start("r2", "sleep 60")
+    bench.stop(R1)
+    bench.start(R2, "sleep 60")
     late = Commit(
         transaction="late",
         look=bench.look(),
@@ -123,7 +123,7 @@ def test_what_makes_an_observation_stale(bench: Bench, change: str) -> None:
 
 
 def test_what_a_running_trainer_does_makes_nothing_stale(bench: Bench) -> None:
-    bench.start("r1", "while :; do sleep 0.05; echo line; done")
+    bench.start(R1, "while :; do sleep 0.05; echo line; done")
     before = bench.observe().fingerprint
     (bench.checkpoints / "step-1").mkdir()
     time.sleep(0.3)
@@ -171,14 +171,14 @@ def test_lookers_do_not_keep_a_transaction_from_its_lock(bench: Bench) -> None:
 
 
 def test_the_lock_goes_with_its_holder_and_no_run_keeps_it(bench: Bench) -> None:
-    bench.start("r1", "sleep 60")
+    bench.start(R1, "sleep 60")
     with bench.state.lock.open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_a_transaction_that_was_cut_shows_with_its_step_until_the_next_one(bench: Bench) -> None:
-    bench.start("r1", "sleep 60")
-    bench.stop("r1")
+    bench.start(R1, "sleep 60")
+    bench.stop(R1)
     log = journal.Journal(bench.state, "t-cut")
     log.write("begin", job="dflash", who="ada@desk", actions=["StopRun", "StartRun"])
     log.write("step", index=0, action="StopRun")
@@ -186,7 +186,7 @@ def test_a_transaction_that_was_cut_shows_with_its_step_until_the_next_one(bench
     assert seen.state == "INTERRUPTED"
     assert seen.cut is not None
     assert (seen.cut.id, seen.cut.step) == ("t-cut", "StopRun")
-    assert bench.start("r2", "sleep 60").failure is None
+    assert bench.start(R2, "sleep 60").failure is None
     assert bench.observe().cut is None
 
 
@@ -209,26 +209,26 @@ def test_another_jobs_cut_transaction_is_not_ours(bench: Bench) -> None:
 
 def test_nothing_starts_while_somebody_holds_a_gpu(bench: Bench, monkeypatch) -> None:
     stranger = Holder(pid=42, name="vllm", user="bob", devices=("/dev/nvidia0",), ours=False)
-    bench.start("r1", "sleep 60")
+    bench.start(R1, "sleep 60")
     monkeypatch.setattr(gpu, "holders", lambda _: (stranger,))
     monkeypatch.setattr(apply, "GPU_RELEASE_S", 0.3)
-    outcome = bench.commit(STOP, trainer("r2", ("sleep", "60")))
+    outcome = bench.commit(STOP, trainer(R2, ("sleep", "60")))
     assert outcome.failure is not None
     assert outcome.failure.code == "gpu_held"
     assert outcome.failure.detail["holders"][0]["name"] == "vllm"
     assert outcome.failed_at == 1
     assert outcome.observed.state == "STOPPED"
-    free = replace(trainer("r3", ("sleep", "60")), free_gpus=False)
+    free = replace(trainer(R3, ("sleep", "60")), free_gpus=False)
     assert bench.commit(free).failure is None, "a job that uses none does not mind"
 
 
 def test_an_environment_that_is_not_as_declared_fails_the_start(bench: Bench, monkeypatch) -> None:
-    bench.start("r1", "sleep 60")
-    wanted = trainer("r2", ("sleep", "60"), env={"A": "1"}, secrets={"B": "2"})
+    bench.start(R1, "sleep 60")
+    wanted = trainer(R2, ("sleep", "60"), env={"A": "1"}, secrets={"B": "2"})
     with monkeypatch.context() as bent:
         # Nobody carries a marker then, so that the end of the test finds nobody either.
         bent.setattr(process, "environment", lambda _: {})
-        outcome = bench.commit(STOP, wanted, VerifyRun(run_id="r2", alive_for_s=0))
+        outcome = bench.commit(STOP, wanted, VerifyRun(run_id=R2, alive_for_s=0))
     assert outcome.failure is not None
     assert outcome.failure.code == "env_mismatch"
     assert outcome.failure.detail == {"names": ["A", "B", process.RUN_MARKER]}
@@ -255,11 +255,11 @@ def ask(bench: Bench, transaction: str) -> tuple[Outcome, list[StepDone]]:
 
 
 def test_what_came_of_a_transaction_can_be_asked_afterwards(bench: Bench) -> None:
-    told = bench.start("r1", "sleep 60")
+    told = bench.start(R1, "sleep 60")
     again, events = ask(bench, "t-1")
     assert (again.run_id, again.failed_at, again.failure) == (told.run_id, None, None)
     assert events == [event for event in bench.events if isinstance(event, StepDone)]
-    told = bench.start("r2", "sleep 60")
+    told = bench.start(R2, "sleep 60")
     again, _ = ask(bench, "t-2")
     assert (again.failed_at, again.failure) == (told.failed_at, told.failure)
     with pytest.raises(AgentError, match="not_begun"):

@@ -18,7 +18,7 @@ from dflashctl.agent.failures import AgentError
 from dflashctl.agent.protocol import FileWanted
 from dflashctl.agent.records import StateFolder
 
-from .conftest import Bench
+from .conftest import R1, Bench
 
 
 @pytest.fixture
@@ -222,12 +222,12 @@ def test_a_full_disk_is_called_a_full_disk_and_the_old_file_stays(state, tiny) -
 def test_a_full_disk_does_not_keep_a_run_from_being_stopped(tiny: Path, bench: Bench) -> None:
     bench.state_name = "full"
     (bench.folder / "full").symlink_to(tiny)
-    bench.start("r1", "sleep 60")
+    bench.start(R1, "sleep 60")
     (tiny / "filler").write_bytes(b"x" * 100_000)
     with suppress(OSError), (tiny / "rest").open("wb", buffering=0) as rest:
         while True:
             rest.write(b"x" * 4096)
-    outcome = bench.stop("r1")
+    outcome = bench.stop(R1)
     assert outcome.failure is None
     assert bench.sessions() == []
 

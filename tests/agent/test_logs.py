@@ -12,7 +12,7 @@ from dflashctl.agent import logs
 from dflashctl.agent.failures import AgentError
 from dflashctl.agent.protocol import LogEnd, Logs
 
-from .conftest import Bench, until
+from .conftest import R1, R2, Bench, until
 
 
 @given(
@@ -46,22 +46,22 @@ def ask(bench: Bench, **more: object) -> tuple[str, LogEnd]:
 
 
 def test_the_output_of_a_run_can_be_read_after_its_end(bench: Bench) -> None:
-    bench.start("r1", "seq 1 5")
-    until(bench.run("r1").exit.exists)
+    bench.start(R1, "seq 1 5")
+    until(bench.run(R1).exit.exists)
     text, end = ask(bench, lines=4)
     assert text.splitlines()[:2] == ["4", "5"]
-    assert (end.run_id, end.state) == ("r1", "FINISHED")
+    assert (end.run_id, end.state) == (R1, "FINISHED")
 
 
 def test_following_shows_what_comes_and_ends_with_the_run(bench: Bench) -> None:
-    bench.start("r1", "echo one; sleep 1; echo two; exit 3")
+    bench.start(R1, "echo one; sleep 1; echo two; exit 3")
     text, end = ask(bench, follow=True)
     assert text.splitlines()[:2] == ["one", "two"]
     assert end.state == "FAILED"
 
 
 def test_following_ends_when_nobody_reads_any_more(bench: Bench) -> None:
-    bench.start("r1", "sleep 60")
+    bench.start(R1, "sleep 60")
     gone = threading.Event()
     threading.Timer(0.5, gone.set).start()
     begun = time.monotonic()
@@ -72,18 +72,18 @@ def test_following_ends_when_nobody_reads_any_more(bench: Bench) -> None:
 
 
 def test_an_earlier_run_is_asked_for_by_its_id(bench: Bench) -> None:
-    bench.start("r1", "echo first")
-    until(bench.run("r1").exit.exists)
+    bench.start(R1, "echo first")
+    until(bench.run(R1).exit.exists)
     until(lambda: bench.observe().session is None)
-    bench.start("r2", "echo second; sleep 60")
-    assert "first" in ask(bench, run_id="r1")[0]
+    bench.start(R2, "echo second; sleep 60")
+    assert "first" in ask(bench, run_id=R1)[0]
 
 
 @pytest.mark.parametrize("run_id", [None, "no-such-run", "../../r1", ""])
 def test_a_run_that_is_not_there_is_an_error_naming_those_that_are(bench: Bench, run_id) -> None:
     if run_id is not None:
-        bench.start("r1", "sleep 60")
+        bench.start(R1, "sleep 60")
     with pytest.raises(AgentError, match="no_run") as caught:
         ask(bench, run_id=run_id) if run_id != "" else ask(Bench(folder=bench.folder / "none"))
     if run_id:
-        assert caught.value.failure.detail["known"] == ["r1"]
+        assert caught.value.failure.detail["known"] == [R1]

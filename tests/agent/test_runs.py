@@ -14,7 +14,7 @@ from dflashctl.agent.failures import AgentError
 from dflashctl.agent.protocol import Outcome, StopRun, VerifyRun
 from dflashctl.agent.session import Pane, leaders
 
-from .conftest import Bench, read, trainer, until
+from .conftest import R1, R2, Bench, read, trainer, until
 
 IGNORES_INT = "trap '' INT; setsid sleep 1000 & while :; do sleep 0.1; done"
 
@@ -25,12 +25,12 @@ def failed(outcome: Outcome) -> tuple[str, dict]:
 
 
 def test_a_run_starts_lives_and_is_seen(bench: Bench) -> None:
-    outcome = bench.start("r1", "sleep 60", alive_for=0.3)
+    outcome = bench.start(R1, "sleep 60", alive_for=0.3)
     assert outcome.failure is None
     seen = bench.observe()
     assert seen.state == "RUNNING"
     assert seen.run is not None
-    assert seen.run.id == "r1"
+    assert seen.run.id == R1
     assert seen.run.pid is not None
     assert seen.session is not None
     assert not seen.session.adopted
@@ -39,10 +39,8 @@ def test_a_run_starts_lives_and_is_seen(bench: Bench) -> None:
 
 def test_the_environment_is_exactly_what_was_declared(bench: Bench) -> None:
     odd = "sp ace 'quote' \"double\" $(id) `id` \\ ; \n newline é {a,b} *"
-    wanted = trainer(
-        "r1", ("sleep", "60"), env={"ODD": odd, "EMPTY": ""}, secrets={"KEY": "s3cret;"}
-    )
-    assert bench.commit(wanted, VerifyRun(run_id="r1", alive_for_s=0)).failure is None
+    wanted = trainer(R1, ("sleep", "60"), env={"ODD": odd, "EMPTY": ""}, secrets={"KEY": "s3cret;"})
+    assert bench.commit(wanted, VerifyRun(run_id=R1, alive_for_s=0)).failure is None
     run = bench.observe().run
     assert run is not None
     assert run.pid is not None
@@ -50,13 +48,13 @@ def test_the_environment_is_exactly_what_was_declared(bench: Bench) -> None:
     assert live["ODD"] == odd
     assert live["EMPTY"] == ""
     assert live["KEY"] == "s3cret;"
-    assert live[process.RUN_MARKER] == "r1"
+    assert live[process.RUN_MARKER] == R1
     assert "TMUX" not in live
 
 
 def test_a_minimal_environment_holds_nothing_of_ours(bench: Bench, monkeypatch) -> None:
     monkeypatch.setenv("OF_THE_AGENT", "1")
-    bench.start("r1", "env > out; sleep 60", cwd=str(bench.folder))
+    bench.start(R1, "env > out; sleep 60", cwd=str(bench.folder))
     until(lambda: "TERM=" in read(bench.folder / "out"))
     names = {line.partition("=")[0] for line in read(bench.folder / "out").splitlines()}
     assert names - {"_", "PWD", "SHLVL", "OLDPWD"} == {
@@ -87,11 +85,11 @@ def test_a_profile_that_hangs_does_not_hang_the_start(bench: Bench, monkeypatch)
 
 
 def test_secrets_are_in_no_record_and_in_no_command_line(bench: Bench) -> None:
-    bench.start("r1", "sleep 60", secrets={"API_KEY": "hush-hush"})
+    bench.start(R1, "sleep 60", secrets={"API_KEY": "hush-hush"})
     for path in bench.state.path.rglob("*"):
         if path.is_file():
             assert b"hush-hush" not in path.read_bytes(), path
-    assert json.loads(bench.run("r1").run.read_text())["secrets"] == ["API_KEY"]
+    assert json.loads(bench.run(R1).run.read_text())["secrets"] == ["API_KEY"]
     everything = subprocess.run(
         ("ps", "-eo", "args"), capture_output=True, text=True, check=True
     ).stdout
@@ -100,7 +98,7 @@ def test_secrets_are_in_no_record_and_in_no_command_line(bench: Bench) -> None:
 
 
 def test_a_later_session_of_the_same_server_inherits_nothing_of_the_run(bench: Bench) -> None:
-    bench.start("r1", "sleep 60", env={"DECLARED": "1"})
+    bench.start(R1, "sleep 60", env={"DECLARED": "1"})
     bench.tmux("new-session", "-d", "-s", "later", f"env > {bench.folder}/later; sleep 60")
     until(lambda: "TMUX=" in read(bench.folder / "later"))
     inherited = read(bench.folder / "later")
@@ -109,18 +107,18 @@ def test_a_later_session_of_the_same_server_inherits_nothing_of_the_run(bench: B
 
 
 def test_not_a_line_is_lost_at_the_start_or_at_the_end(bench: Bench) -> None:
-    bench.start("r1", "seq 1 20000; echo the last line; exit 7")
-    until(bench.run("r1").exit.exists)
-    lines = bench.log("r1").splitlines()
+    bench.start(R1, "seq 1 20000; echo the last line; exit 7")
+    until(bench.run(R1).exit.exists)
+    lines = bench.log(R1).splitlines()
     assert lines[:20000] == [str(n) for n in range(1, 20001)]
     assert lines[20000] == "the last line"
 
 
 def test_output_in_any_encoding_reaches_the_log_byte_for_byte(bench: Bench) -> None:
-    bench.start("r1", r"printf 'caf\xc3\xa9 \xe2\x94\x82 \xff\xfe end\n'; sleep 60")
-    log = bench.run("r1").log
+    bench.start(R1, r"printf 'caf\xc3\xa9 \xe2\x94\x82 \xff\xfe end\n'; sleep 60")
+    log = bench.run(R1).log
     until(lambda: log.exists() and b"end" in log.read_bytes())
-    assert bench.run("r1").log.read_bytes() == "café │ ".encode() + b"\xff\xfe end\r\n"
+    assert bench.run(R1).log.read_bytes() == "café │ ".encode() + b"\xff\xfe end\r\n"
 
 
 @pytest.mark.parametrize(
@@ -136,8 +134,8 @@ def test_output_in_any_encoding_reaches_the_log_byte_for_byte(bench: Bench) -> N
 def test_how_a_run_ended_is_recorded(
     bench: Bench, script: str, code: int | None, number: str | None, state: str, name: str
 ) -> None:
-    bench.start("r1", f"sleep 0.3; {script}")
-    until(bench.run("r1").exit.exists)
+    bench.start(R1, f"sleep 0.3; {script}")
+    until(bench.run(R1).exit.exists)
     until(lambda: bench.observe().session is None)
     run = bench.observe().run
     assert run is not None
@@ -147,7 +145,7 @@ def test_how_a_run_ended_is_recorded(
 
 
 def test_a_trainer_that_dies_early_fails_the_start_with_its_last_lines(bench: Bench) -> None:
-    outcome = bench.start("r1", "echo loading; echo 'ValueError: no data' >&2; exit 1", alive_for=5)
+    outcome = bench.start(R1, "echo loading; echo 'ValueError: no data' >&2; exit 1", alive_for=5)
     code, detail = failed(outcome)
     assert code == "died_early"
     assert detail["exit_code"] == 1
@@ -156,8 +154,8 @@ def test_a_trainer_that_dies_early_fails_the_start_with_its_last_lines(bench: Be
 
 
 def test_a_command_that_does_not_exist_is_named(bench: Bench) -> None:
-    wanted = trainer("r1", ("no-such-trainer",))
-    code, detail = failed(bench.commit(wanted, VerifyRun(run_id="r1", alive_for_s=5)))
+    wanted = trainer(R1, ("no-such-trainer",))
+    code, detail = failed(bench.commit(wanted, VerifyRun(run_id=R1, alive_for_s=5)))
     assert (code, detail["exit_code"]) == ("died_early", 127)
     assert detail["reason"] == "No such file or directory"
     assert "no-such-trainer" in detail["log"][-1]
@@ -174,23 +172,23 @@ def test_the_trainer_has_its_terminal_and_the_usual_signals(bench: Bench) -> Non
     )
     here = os.umask(0o022)
     os.umask(here)
-    bench.commit(trainer("r1", ("python3", "-c", code)))
-    until(lambda: bench.log("r1").count("\n") == 3)
-    assert bench.log("r1").splitlines() == ["True True True", "0", str(here)]
+    bench.commit(trainer(R1, ("python3", "-c", code)))
+    until(lambda: bench.log(R1).count("\n") == 3)
+    assert bench.log(R1).splitlines() == ["True True True", "0", str(here)]
 
 
 def test_what_python_ignores_is_not_ignored_by_the_trainer(bench: Bench) -> None:
-    bench.start("r1", "grep SigIgn /proc/self/status; sleep 60")
-    until(lambda: "SigIgn" in bench.log("r1"))
-    assert int(bench.log("r1").split()[1], 16) & (1 << (signal.SIGPIPE - 1)) == 0
-    assert int(bench.log("r1").split()[1], 16) & (1 << (signal.SIGHUP - 1)) == 0
+    bench.start(R1, "grep SigIgn /proc/self/status; sleep 60")
+    until(lambda: "SigIgn" in bench.log(R1))
+    assert int(bench.log(R1).split()[1], 16) & (1 << (signal.SIGPIPE - 1)) == 0
+    assert int(bench.log(R1).split()[1], 16) & (1 << (signal.SIGHUP - 1)) == 0
 
 
 def test_a_stop_ends_the_whole_tree_even_what_ignores_it(bench: Bench) -> None:
-    bench.start("r1", IGNORES_INT)
+    bench.start(R1, IGNORES_INT)
     until(lambda: (run := bench.observe().run) is not None and run.processes >= 3)
-    tree = process.marked(process.table(), "r1")
-    outcome = bench.stop("r1", grace=0.3)
+    tree = process.marked(process.table(), R1)
+    outcome = bench.stop(R1, grace=0.3)
     assert outcome.failure is None
     assert not any(process.is_alive(p) for p in tree)
     run = outcome.observed.run
@@ -200,20 +198,20 @@ def test_a_stop_ends_the_whole_tree_even_what_ignores_it(bench: Bench) -> None:
 
 
 def test_a_stop_gives_the_trainer_its_grace_to_save(bench: Bench) -> None:
-    bench.start("r1", "trap 'sleep 1; echo saved; exit 75' INT; while :; do sleep 0.1; done")
+    bench.start(R1, "trap 'sleep 1; echo saved; exit 75' INT; while :; do sleep 0.1; done")
     time.sleep(0.3)
-    run = bench.stop("r1").observed.run
+    run = bench.stop(R1).observed.run
     assert run is not None
     assert (run.exit_code, run.exit_name, run.rung) == (75, "interrupted", "signal")
-    assert "saved" in bench.log("r1")
+    assert "saved" in bench.log(R1)
 
 
 def test_workers_may_outlive_the_leader_until_the_grace_is_over(bench: Bench) -> None:
     worker = "trap 'sleep 1; echo worker saved; exit' INT; while :; do sleep 0.1; done"
-    bench.start("r1", f"set -m; (trap '' INT; bash -c \"{worker}\") & sleep 60")
+    bench.start(R1, f"set -m; (trap '' INT; bash -c \"{worker}\") & sleep 60")
     time.sleep(0.5)
-    worker_tree = process.marked(process.table(), "r1")
-    bench.stop("r1", grace=3)
+    worker_tree = process.marked(process.table(), R1)
+    bench.stop(R1, grace=3)
     assert not any(process.is_alive(p) for p in worker_tree)
 
 
@@ -222,8 +220,8 @@ def test_a_neighbours_session_and_process_are_left_alone(bench: Bench) -> None:
     bench.tmux("new-session", "-d", "-s", "dflas", "sleep 778")
     neighbour = subprocess.Popen(("bash", "-c", "exec -a 'dflash r1 train.py' sleep 779"))
     try:
-        bench.start("r1", "sleep 60")
-        bench.stop("r1")
+        bench.start(R1, "sleep 60")
+        bench.stop(R1)
         assert sorted(bench.sessions()) == ["dflas", "dflash-eval"]
         assert neighbour.poll() is None
     finally:
@@ -266,40 +264,40 @@ def test_the_pid_of_a_dead_pane_may_be_a_strangers(bench: Bench) -> None:
 
 
 def test_a_stop_that_needs_the_last_rung_is_no_memory_kill(bench: Bench) -> None:
-    bench.start("r1", "trap '' INT TERM; while :; do sleep 0.1; done")
+    bench.start(R1, "trap '' INT TERM; while :; do sleep 0.1; done")
     time.sleep(0.2)
-    run = bench.stop("r1", grace=0.2).observed.run
+    run = bench.stop(R1, grace=0.2).observed.run
     assert run is not None
     assert (run.state, run.signal, run.oom) == ("STOPPED", "KILL", False)
 
 
 def test_a_start_that_comes_too_late_is_taken_back(bench: Bench, monkeypatch) -> None:
     monkeypatch.setattr(launch, "APPEAR_S", 0.0)
-    code, _ = failed(bench.commit(trainer("r1", ("sleep", "60"))))
+    code, _ = failed(bench.commit(trainer(R1, ("sleep", "60"))))
     assert code == "start_failed"
-    until(lambda: not process.marked(process.table(), "r1"))
+    until(lambda: not process.marked(process.table(), R1))
     assert bench.sessions() == []
 
 
 def test_secrets_do_not_stay_behind_when_a_start_fails(bench: Bench) -> None:
     bench.state.create()
     (bench.state.job("dflash") / "current").mkdir(parents=True)
-    outcome = bench.commit(trainer("r1", ("sleep", "60"), secrets={"KEY": "hush"}))
+    outcome = bench.commit(trainer(R1, ("sleep", "60"), secrets={"KEY": "hush"}))
     assert outcome.failure is not None
-    assert not bench.run("r1").launch.exists()
+    assert not bench.run(R1).launch.exists()
 
 
 def test_a_terminal_type_of_the_playbooks_own_wins(bench: Bench) -> None:
-    wanted = trainer("r1", ("sleep", "60"), env={"TERM": "dumb"})
-    assert bench.commit(wanted, VerifyRun(run_id="r1", alive_for_s=0)).failure is None
+    wanted = trainer(R1, ("sleep", "60"), env={"TERM": "dumb"})
+    assert bench.commit(wanted, VerifyRun(run_id=R1, alive_for_s=0)).failure is None
 
 
 def test_a_tmux_server_that_does_not_answer_is_told_within_the_deadline(
     bench: Bench, monkeypatch
 ) -> None:
     monkeypatch.setattr(session, "CALL_S", 0.5)
-    bench.start("r1", "sleep 60")
-    server = process.Process(*json.loads(bench.run("r1").process.read_text())["tmux"])
+    bench.start(R1, "sleep 60")
+    server = process.Process(*json.loads(bench.run(R1).process.read_text())["tmux"])
     process.send(server, signal.SIGSTOP)
     try:
         with pytest.raises(AgentError, match="no_tmux"):
@@ -310,60 +308,60 @@ def test_a_tmux_server_that_does_not_answer_is_told_within_the_deadline(
 
 
 def test_a_session_killed_by_hand_is_a_stop_and_recorded(bench: Bench) -> None:
-    bench.start("r1", "trap 'exit 75' INT; while :; do sleep 0.1; done")
+    bench.start(R1, "trap 'exit 75' INT; while :; do sleep 0.1; done")
     time.sleep(0.2)
     bench.tmux("kill-session", "-t", "=dflash")
-    until(bench.run("r1").exit.exists)
+    until(bench.run(R1).exit.exists)
     run = bench.observe().run
     assert run is not None
     assert (run.state, run.stopped_by) == ("STOPPED", "session closed")
 
 
 def test_when_the_tmux_server_dies_the_run_ends_and_the_next_starts(bench: Bench) -> None:
-    bench.start("r1", "sleep 60")
-    record = json.loads(bench.run("r1").process.read_text())
+    bench.start(R1, "sleep 60")
+    record = json.loads(bench.run(R1).process.read_text())
     process.send(process.Process(*record["tmux"]), signal.SIGKILL)
-    until(bench.run("r1").exit.exists)
+    until(bench.run(R1).exit.exists)
     assert bench.observe().state == "STOPPED"
-    assert bench.start("r2", "sleep 60", alive_for=0.2).failure is None
+    assert bench.start(R2, "sleep 60", alive_for=0.2).failure is None
 
 
 def test_a_trainer_without_its_supervisor_is_an_orphan_and_can_be_stopped(bench: Bench) -> None:
-    bench.start("r1", "trap '' HUP; setsid sleep 1000 & while :; do sleep 0.1; done")
+    bench.start(R1, "trap '' HUP; setsid sleep 1000 & while :; do sleep 0.1; done")
     time.sleep(0.3)
-    record = json.loads(bench.run("r1").process.read_text())
+    record = json.loads(bench.run(R1).process.read_text())
     process.send(process.Process(*record["supervisor"]), signal.SIGKILL)
     until(lambda: bench.observe().state == "ORPHANED")
-    tree = process.marked(process.table(), "r1")
+    tree = process.marked(process.table(), R1)
     assert tree
-    outcome = bench.stop("r1", grace=0.3)
+    outcome = bench.stop(R1, grace=0.3)
     assert outcome.failure is None
     assert outcome.observed.state == "STOPPED"
     assert not any(process.is_alive(p) for p in tree)
 
 
 def test_nothing_of_a_tree_outlives_a_trainer_that_crashed(bench: Bench) -> None:
-    bench.start("r1", "setsid sleep 1001 & sleep 0.3; exit 1")
-    until(bench.run("r1").exit.exists, seconds=20)
-    assert process.marked(process.table(), "r1") == set()
-    assert json.loads(bench.run("r1").exit.read_text())["leftover"] == 1
+    bench.start(R1, "setsid sleep 1001 & sleep 0.3; exit 1")
+    until(bench.run(R1).exit.exists, seconds=20)
+    assert process.marked(process.table(), R1) == set()
+    assert json.loads(bench.run(R1).exit.read_text())["leftover"] == 1
 
 
 def test_running_is_still_running_when_the_socket_was_cleaned_away(bench: Bench) -> None:
-    bench.start("r1", "sleep 60")
+    bench.start(R1, "sleep 60")
     Path(bench.socket).unlink()
     seen = bench.observe()
     assert seen.state == "RUNNING"
     assert seen.session is not None, "the server was asked to make its socket anew"
-    assert bench.stop("r1").failure is None
+    assert bench.stop(R1).failure is None
 
 
 def test_a_record_whose_pid_belongs_to_a_stranger_is_not_a_run(bench: Bench) -> None:
-    bench.start("r1", "sleep 60")
-    bench.stop("r1")
+    bench.start(R1, "sleep 60")
+    bench.stop(R1)
     stranger = subprocess.Popen(("sleep", "60"))
     try:
-        folder = bench.run("r1")
+        folder = bench.run(R1)
         record = json.loads(folder.process.read_text())
         record["trainer"] = record["supervisor"] = [stranger.pid, 12345]
         folder.process.write_text(json.dumps(record))
@@ -372,7 +370,7 @@ def test_a_record_whose_pid_belongs_to_a_stranger_is_not_a_run(bench: Bench) -> 
         seen = bench.observe()
         assert seen.run is not None
         assert (seen.state, seen.run.processes) == ("FAILED", 0)
-        assert bench.stop("r1").failure is None
+        assert bench.stop(R1).failure is None
         assert stranger.poll() is None
     finally:
         stranger.kill()
@@ -380,10 +378,10 @@ def test_a_record_whose_pid_belongs_to_a_stranger_is_not_a_run(bench: Bench) -> 
 
 
 def test_a_run_of_an_earlier_boot_is_over(bench: Bench) -> None:
-    bench.start("r1", "sleep 60")
-    folder = bench.run("r1")
+    bench.start(R1, "sleep 60")
+    folder = bench.run(R1)
     record = json.loads(folder.process.read_text())
-    bench.stop("r1")
+    bench.stop(R1)
     folder.exit.unlink()
     folder.stop.unlink()
     record["boot_id"] = "another"
@@ -395,8 +393,8 @@ def test_a_run_of_an_earlier_boot_is_over(bench: Bench) -> None:
 
 def test_a_state_folder_with_formats_and_blanks_in_its_name_works(bench: Bench) -> None:
     bench.state_name = "st %H #S #{pane_id} é 'q'"
-    assert bench.start("r1", "echo hello; sleep 60", alive_for=0.2).failure is None
-    until(lambda: "hello" in bench.log("r1"))
+    assert bench.start(R1, "echo hello; sleep 60", alive_for=0.2).failure is None
+    until(lambda: "hello" in bench.log(R1))
 
 
 def test_settings_of_the_users_tmux_do_not_get_in_the_way(bench: Bench) -> None:
@@ -404,14 +402,14 @@ def test_settings_of_the_users_tmux_do_not_get_in_the_way(bench: Bench) -> None:
         "set -g destroy-unattached on\nset -g remain-on-exit on\nset -g base-index 1\n"
         "set -g default-shell /bin/false\n"
     )
-    assert bench.start("r1", "sleep 60", alive_for=0.3).failure is None
-    assert bench.stop("r1").failure is None
+    assert bench.start(R1, "sleep 60", alive_for=0.3).failure is None
+    assert bench.stop(R1).failure is None
     assert bench.sessions() == []
 
 
 def test_a_socket_that_tmux_cannot_make_is_told_in_its_words_at_once(bench: Bench) -> None:
     begun = time.monotonic()
-    outcome = bench.commit(trainer("r1", ("sleep", "60")), tmux_socket="/nope/dir/socket")
+    outcome = bench.commit(trainer(R1, ("sleep", "60")), tmux_socket="/nope/dir/socket")
     code, detail = failed(outcome)
     assert code == "start_failed"
     assert "/nope/dir/socket" in detail["reason"]
@@ -420,8 +418,8 @@ def test_a_socket_that_tmux_cannot_make_is_told_in_its_words_at_once(bench: Benc
 
 
 def test_a_second_start_under_a_living_session_is_refused(bench: Bench) -> None:
-    bench.start("r1", "sleep 60")
-    code, detail = failed(bench.start("r2", "sleep 60"))
+    bench.start(R1, "sleep 60")
+    code, detail = failed(bench.start(R2, "sleep 60"))
     assert code == "start_failed"
     assert "still there" in detail["reason"]
     assert bench.observe().run is not None
@@ -430,12 +428,12 @@ def test_a_second_start_under_a_living_session_is_refused(bench: Bench) -> None:
 def test_a_window_that_a_person_opened_beside_the_run_does_not_block_the_restart(
     bench: Bench,
 ) -> None:
-    bench.start("r1", "sleep 60")
+    bench.start(R1, "sleep 60")
     bench.tmux("new-window", "-t", "=dflash:", "sleep 900")
     outcome = bench.commit(
-        StopRun(session="dflash", run_id="r1", signal="INT", grace_s=1),
-        trainer("r2", ("sleep", "60")),
-        VerifyRun(run_id="r2", alive_for_s=0.2),
+        StopRun(session="dflash", run_id=R1, signal="INT", grace_s=1),
+        trainer(R2, ("sleep", "60")),
+        VerifyRun(run_id=R2, alive_for_s=0.2),
     )
     assert outcome.failure is None
     assert outcome.observed.state == "RUNNING"
@@ -444,9 +442,9 @@ def test_a_window_that_a_person_opened_beside_the_run_does_not_block_the_restart
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 def test_a_run_can_belong_to_another_user(bench: Bench) -> None:
     bench.folder.chmod(0o755)
-    bench.start("r1", "id -un; sleep 60", user="nobody", cwd="/")
-    until(lambda: "nobody" in bench.log("r1"))
-    assert bench.stop("r1").failure is None
+    bench.start(R1, "id -un; sleep 60", user="nobody", cwd="/")
+    until(lambda: "nobody" in bench.log(R1))
+    assert bench.stop(R1).failure is None
 
 
 def test_restarts_in_a_row_all_succeed(bench: Bench) -> None:

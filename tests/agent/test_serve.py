@@ -39,7 +39,7 @@ from dflashctl.agent.protocol import (
 )
 from dflashctl.agent.seen import Observed
 
-from .conftest import WHO, Bench, trainer, until
+from .conftest import R1, R2, WHO, Bench, trainer, until
 
 
 class Agent:
@@ -177,9 +177,9 @@ def test_what_was_staged_goes_when_the_input_ends_before_the_commit(
 
 
 def test_a_lost_client_does_not_stop_a_begun_transaction(agent: Agent, bench: Bench) -> None:
-    bench.start("r1", "trap '' INT; while :; do sleep 0.1; done")
-    stop = StopRun(session="dflash", run_id="r1", signal="INT", grace_s=1.0)
-    actions = (stop, trainer("r2", ("sleep", "60")), VerifyRun(run_id="r2", alive_for_s=0))
+    bench.start(R1, "trap '' INT; while :; do sleep 0.1; done")
+    stop = StopRun(session="dflash", run_id=R1, signal="INT", grace_s=1.0)
+    actions = (stop, trainer(R2, ("sleep", "60")), VerifyRun(run_id=R2, alive_for_s=0))
     agent.send(commit(bench, bench.observe(), *actions, transaction="t-9"))
     assert agent.hear() == StepBegun(index=0)
     agent.hang_up()
@@ -188,13 +188,13 @@ def test_a_lost_client_does_not_stop_a_begun_transaction(agent: Agent, bench: Be
     assert agent.end() == 0
     after = bench.observe()
     assert after.run is not None
-    assert (after.state, after.run.id, after.cut) == ("RUNNING", "r2", None)
+    assert (after.state, after.run.id, after.cut) == ("RUNNING", R2, None)
 
 
 def test_the_outcome_of_a_lost_transaction_can_be_asked_for(agent: Agent, bench: Bench) -> None:
-    bench.start("r1", "sleep 60")
+    bench.start(R1, "sleep 60")
     agent.send(Ask(transaction="t-1", look=bench.look()))
-    assert agent.reply().run_id == "r1"
+    assert agent.reply().run_id == R1
     agent.send(Ask(transaction="t-none", look=bench.look()))
     assert agent.reply() == Failure(code="not_begun", detail={})
 
@@ -210,8 +210,8 @@ def test_a_busy_target_is_told_over_the_wire(agent: Agent, bench: Bench) -> None
 
 
 def test_logs_are_streamed_and_following_ends_with_the_client(agent: Agent, bench: Bench) -> None:
-    bench.start("r1", "echo hello; sleep 60")
-    until(lambda: "hello" in bench.log("r1"))
+    bench.start(R1, "echo hello; sleep 60")
+    until(lambda: "hello" in bench.log(R1))
     agent.send(Logs(job="dflash", run_id=None, lines=5, follow=True))
     assert isinstance(said := agent.hear(), LogText)
     assert "hello" in said.text
@@ -224,9 +224,9 @@ def test_a_heartbeat_comes_while_a_request_takes_its_time(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serve, "HEARTBEAT_S", 0.1)
-    bench.start("r1", "trap '' INT; while :; do sleep 0.1; done")
+    bench.start(R1, "trap '' INT; while :; do sleep 0.1; done")
     agent = Agent(bench)
-    stop = StopRun(session="dflash", run_id="r1", signal="INT", grace_s=1.0)
+    stop = StopRun(session="dflash", run_id=R1, signal="INT", grace_s=1.0)
     agent.send(commit(bench, bench.observe(), stop))
     heard = []
     while isinstance(said := agent.hear(), Event):
