@@ -11,7 +11,9 @@ from dflashctl.document.paths import local_path, places
 from dflashctl.document.read import Document, Loc, mapping, read_document
 from dflashctl.errors import NoFile
 from dflashctl.playbook.model import (
+    BatchingSpec,
     CheckpointSpec,
+    DatasetSpec,
     Playbook,
     PreflightSpec,
     PushedFile,
@@ -30,16 +32,25 @@ if TYPE_CHECKING:
 KIND = "playbook"
 
 
-def find_playbook(option: str | None, environ: Mapping[str, str], cwd: Path) -> Path:
+def find_playbook(
+    option: str | None,
+    environ: Mapping[str, str],
+    cwd: Path,
+    names: tuple[str, ...] = ("deploy.yml",),
+) -> Path:
     """The playbook file: the option's, ``DFLASHCTL_PLAYBOOK``'s, or in a usual folder.
 
-    A folder stands for its ``deploy.yml``.
+    A folder stands for the first of these names that is in it.
 
     Raises:
         NoFile: there is none; an option or a variable that leads nowhere is not passed over.
     """
     found = places(KIND, "playbooks", option, environ, cwd)
-    files = [place if place.suffix or place.is_file() else place / "deploy.yml" for place in found]
+    files = [
+        file
+        for place in found
+        for file in ((place,) if place.suffix or place.is_file() else map(place.joinpath, names))
+    ]
     for file in files:
         if file.exists():
             return file
@@ -127,12 +138,18 @@ def _run_faults(document: Document) -> Iterator[Fault]:
     for index, name in enumerate(inherited if isinstance(inherited, list) else ()):
         if isinstance(name, str) and name in mapping(run.get("env")):
             yield document.fault(("run", "env_from", index), f"{name} is in `env` as well")
-    env_file = run.get("env_file")
-    if isinstance(env_file, str) and env_file:
-        try:
-            local_path(env_file, document.path.parent)
-        except ValueError as error:
-            yield document.fault(("run", "env_file"), str(error))
+    if "buckets" in document.values and "DFLASH_BUCKETS" in mapping(run.get("env")):
+        yield document.fault(("run", "env", "DFLASH_BUCKETS"), "is set by `buckets`")
+    named: tuple[tuple[Loc, object], ...] = (
+        (("run", "env_file"), run.get("env_file")),
+        (("buckets",), document.values.get("buckets")),
+    )
+    for loc, path in named:
+        if isinstance(path, str) and path:
+            try:
+                local_path(path, document.path.parent)
+            except ValueError as error:
+                yield document.fault(loc, str(error))
 
 
 def _build(path: Path, file: PlaybookFile, files: list[tuple[PushedFile, ...]]) -> Playbook:
@@ -156,6 +173,9 @@ def _build(path: Path, file: PlaybookFile, files: list[tuple[PushedFile, ...]]) 
             imports=tuple(file.preflight.imports),
         ),
         checkpoints=CheckpointSpec(path=file.checkpoints.path) if file.checkpoints else None,
+        buckets=None if file.buckets is None else local_path(file.buckets, path.parent),
+        dataset=DatasetSpec(**file.dataset.model_dump()) if file.dataset else None,
+        batching=BatchingSpec(**file.batching.model_dump()),
     )
 
 

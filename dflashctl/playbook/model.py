@@ -75,8 +75,57 @@ class CheckpointSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetSpec:
+    """Where the lengths are, on the target.
+
+    Attributes:
+        path: a file, a folder, or a pattern for several.
+        column: where in it; None: found by its name.
+        format: ``auto``, or one of those that docs/optimize-buckets.md lists.
+        python: the interpreter that reads it; None: the target's ``python3``.
+    """
+
+    path: str
+    column: str | None = None
+    format: str = "auto"
+    python: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchingSpec:
+    """How training makes its batches. What is None has to be said somewhere else.
+
+    Attributes:
+        count: how many buckets.
+        token_budget: the most tokens in a batch, padding included.
+        max_batch_size: the most samples in a batch.
+        max_length: the last boundary; None: just above the longest sample.
+        align: inner boundaries are multiples of it.
+        window: sort windows of so many samples inside a bucket; 0: none.
+        order: of an epoch's batches.
+        ranks: how many processes share them; None: the target's GPUs.
+        accumulation: batches of a rank in one optimizer step.
+        seed: of every shuffle.
+    """
+
+    count: int = 6
+    token_budget: int | None = None
+    max_batch_size: int | None = None
+    max_length: int | None = None
+    align: int = 1
+    window: int = 0
+    order: Literal["random", "stratified"] = "stratified"
+    ranks: int | None = None
+    accumulation: int = 1
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Playbook:
-    """The whole. ``path`` is the file it was read from."""
+    """The whole. ``path`` is the file it was read from.
+
+    ``buckets``: the file of bucket boundaries that goes with a release, on this machine.
+    """
 
     path: Path
     name: str
@@ -87,3 +136,6 @@ class Playbook:
     ready: ReadySpec
     preflight: PreflightSpec
     checkpoints: CheckpointSpec | None
+    buckets: Path | None = None
+    dataset: DatasetSpec | None = None
+    batching: BatchingSpec = BatchingSpec()

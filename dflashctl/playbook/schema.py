@@ -134,12 +134,30 @@ def _count(value: int) -> int:
     return value
 
 
+def _at_least(least: int) -> AfterValidator:
+    def check(value: int) -> int:
+        if not least <= value <= 1 << 40:
+            raise ValueError(f"must be at least {least}, not {value}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _buckets(value: int) -> int:
+    if not 1 <= value <= MOST_BUCKETS:
+        raise ValueError(f"must be from 1 to {MOST_BUCKETS}, not {value}")
+    return value
+
+
 def _exit_code(code: int) -> int:
     if not 1 <= code <= 255:
         raise ValueError(f"must be an exit code from 1 to 255, not {code}")
     return code
 
 
+MOST_BUCKETS = 16
+Positive = Annotated[int, _at_least(1)]
+NotNegative = Annotated[int, _at_least(0)]
 Dest = Annotated[str, AfterValidator(absolute)]
 TargetPath = Annotated[str, AfterValidator(absolute)]
 Command = Annotated[list[str], AfterValidator(_command), BeforeValidator(_words)]
@@ -211,10 +229,34 @@ class Checkpoints(_Mapping):
     path: TargetPath
 
 
+class Dataset(_Mapping):
+    """Where the lengths are."""
+
+    path: TargetPath
+    column: Text | None = None
+    format: Text = "auto"
+    python: Annotated[str, AfterValidator(_program)] | None = None
+
+
+class Batching(_Mapping):
+    """How training makes its batches."""
+
+    count: Annotated[int, AfterValidator(_buckets)] = 6
+    token_budget: Positive | None = None
+    max_batch_size: Positive | None = None
+    max_length: Positive | None = None
+    align: Positive = 1
+    window: NotNegative = 0
+    order: Literal["random", "stratified"] = "stratified"
+    ranks: Positive | None = None
+    accumulation: Positive = 1
+    seed: NotNegative = 0
+
+
 class PlaybookFile(_Mapping):
     """The whole file."""
 
-    not_yet = ("metrics", "buckets", "dataset", "batching", "watch", "distributed", "steps")
+    not_yet = ("metrics", "watch", "distributed", "steps")
     version: Literal[1]
     name: Annotated[str, AfterValidator(_name)]
     session: Annotated[str, AfterValidator(_session)] | None = None
@@ -224,6 +266,9 @@ class PlaybookFile(_Mapping):
     ready: Ready = Ready()
     preflight: Preflight = Preflight()
     checkpoints: Checkpoints | None = None
+    buckets: Text | None = None
+    dataset: Dataset | None = None
+    batching: Batching = Batching()
 
 
 def check(values: Mapping[str | int, Any]) -> tuple[PlaybookFile | None, list[Any]]:

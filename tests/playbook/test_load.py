@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from dflashctl.errors import BadFile, NoFile
 from dflashctl.playbook.load import find_playbook, load_playbook
 from dflashctl.playbook.model import (
+    BatchingSpec,
     CheckpointSpec,
+    DatasetSpec,
     Playbook,
     PreflightSpec,
     PushedFile,
@@ -57,6 +59,21 @@ def test_the_example_loads() -> None:
     assert playbook.checkpoints == CheckpointSpec(path="/workspace/checkpoints")
 
 
+def test_the_example_for_buckets_is_a_playbook_of_its_own() -> None:
+    names = ("optimize-buckets.yml", "deploy.yml")
+    playbook = load_playbook(find_playbook(None, {}, EXAMPLES.parent, names))
+    assert playbook.dataset == DatasetSpec(path="/workspace/data")
+    assert playbook.batching == BatchingSpec(
+        token_budget=49152, max_batch_size=64, max_length=8192, ranks=8
+    )
+
+
+def test_without_a_playbook_of_its_own_a_verb_takes_the_usual_one(tmp_path: Path) -> None:
+    (tmp_path / "deploy.yml").touch()
+    found = find_playbook(str(tmp_path), {}, tmp_path, ("optimize-buckets.yml", "deploy.yml"))
+    assert found == tmp_path / "deploy.yml"
+
+
 def test_every_field_is_read(tmp_path: Path) -> None:
     source = tmp_path / "train.py"
     source.write_text("")
@@ -80,6 +97,11 @@ stop: {signal: SIGTERM, grace: 2m}
 ready: {alive_for: 0s}
 preflight: {gpus: 8, free_space: 20GB, python: /root/venv/bin/python, imports: [torch, a.b]}
 checkpoints: {path: /workspace/checkpoints}
+buckets: buckets.json
+dataset: {path: /workspace/data, column: length, format: csv, python: /root/venv/bin/python}
+batching:
+  {count: 8, token_budget: 49152, max_batch_size: 64, max_length: 8192, align: 16, window: 128,
+   order: random, ranks: 8, accumulation: 2, seed: 7}
 """
     assert load(tmp_path, text) == Playbook(
         path=tmp_path / "deploy.yml",
@@ -106,6 +128,22 @@ checkpoints: {path: /workspace/checkpoints}
             imports=("torch", "a.b"),
         ),
         checkpoints=CheckpointSpec(path="/workspace/checkpoints"),
+        buckets=tmp_path / "buckets.json",
+        dataset=DatasetSpec(
+            path="/workspace/data", column="length", format="csv", python="/root/venv/bin/python"
+        ),
+        batching=BatchingSpec(
+            count=8,
+            token_budget=49152,
+            max_batch_size=64,
+            max_length=8192,
+            align=16,
+            window=128,
+            order="random",
+            ranks=8,
+            accumulation=2,
+            seed=7,
+        ),
     )
 
 
@@ -233,6 +271,16 @@ def test_the_secrets_of_a_home_are_found_there(
          "must be one of finished, interrupted, refused, failed, not 'intrrupted'; did you mean"),
         ("stop: {signal: KILL}", "stop.signal",
          "must be one of INT, TERM, HUP, USR1, USR2, QUIT, not 'KILL'"),
+        ("buckets: ''", "buckets", "must not be empty"),
+        ("buckets: ~none-such/x", "buckets", "begins with a home folder that is not there"),
+        ("buckets: b\nrun: {command: [a], env: {DFLASH_BUCKETS: b}}", "run.env.DFLASH_BUCKETS",
+         "is set by `buckets`"),
+        ("dataset: {path: data}", "dataset.path", "must be an absolute path"),
+        ("dataset: {path: /data, python: bin/python}", "dataset.python", "must be an absolute"),
+        ("batching: {count: 17}", "batching.count", "must be from 1 to 16, not 17"),
+        ("batching: {token_budget: 0}", "batching.token_budget", "must be at least 1, not 0"),
+        ("batching: {window: -1}", "batching.window", "must be at least 0, not -1"),
+        ("batching: {order: rando}", "batching.order", "must be random or stratified, not"),
         ("stop: {signal: 2}", "stop.signal", "must be one of INT, TERM, HUP, USR1, USR2, QUIT"),
         ("stop: {grace: 120}", "stop.grace",
          "must be a number and a unit (90s, 15m, 2h, 7d), not 120"),
@@ -272,9 +320,6 @@ def test_a_name_is_of_small_letters_digits_and_dashes(tmp_path: Path, name: str)
     ("text", "where"),
     [
         ("metrics: {from: output}", "metrics"),
-        ("buckets: buckets.json", "buckets"),
-        ("dataset: {path: /x}", "dataset"),
-        ("batching: {count: 6}", "batching"),
         ("watch: {}", "watch"),
         ("distributed: {}", "distributed"),
         ("steps: []", "steps"),
