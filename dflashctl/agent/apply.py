@@ -240,9 +240,8 @@ class _Transaction:
     def _start(self, action: StartRun) -> Result:
         if action.free_gpus:
             self._await_gpus()
-        look = self.commit.look
-        tmux = Tmux(look.tmux_socket)
-        folder = launch.start(action, look.job, self.state, tmux, name_of(self.commit.who))
+        tmux = Tmux(self.commit.look.tmux_socket)
+        folder = launch.start(action, self.commit, self.state, tmux)
         record = read_json(folder.process) or {}
         pid = record["trainer"][0] if record.get("trainer") else None
         facts = {"run_id": action.run_id, "pid": pid, "session": action.session}

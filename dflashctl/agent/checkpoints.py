@@ -42,6 +42,14 @@ def see(path: str, state: StateFolder, dests: Iterable[str]) -> CheckpointsSeen:
     )
 
 
+def newest(path: str | None) -> str | None:
+    """The name of the newest checkpoint that is there now, if any."""
+    found = _entries(Path(path)) if path else []
+    shown = [entry for entry in found if not entry.name.startswith(".")]
+    entry = max(shown, key=_modified, default=None)
+    return entry.name if entry else None
+
+
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:

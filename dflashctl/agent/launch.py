@@ -15,10 +15,11 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from dflashctl.agent import files, process, runs
+from dflashctl.agent import checkpoints, facts, files, process, runs, wire
 from dflashctl.agent.failures import AgentError, from_os_error
+from dflashctl.agent.journal import name_of
 from dflashctl.agent.process import RUN_MARKER
-from dflashctl.agent.protocol import StartRun, VerifyRun
+from dflashctl.agent.protocol import Commit, StartRun, VerifyRun
 from dflashctl.agent.records import RunFolder, StateFolder, read_json, write_atomically, write_json
 from dflashctl.agent.session import Tmux
 
@@ -30,7 +31,7 @@ _OF_THE_SHELL = ("_", "SHLVL", "PWD", "OLDPWD", "TERM")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def start(wanted: StartRun, job: str, state: StateFolder, tmux: Tmux, started_by: str) -> RunFolder:
+def start(wanted: StartRun, commit: Commit, state: StateFolder, tmux: Tmux) -> RunFolder:
     """Record the run, make it the current one, and start its supervisor in a new session.
 
     Raises:
@@ -40,15 +41,16 @@ def start(wanted: StartRun, job: str, state: StateFolder, tmux: Tmux, started_by
     if tmux.session(wanted.session):
         raise AgentError("start_failed", reason=f"a session {wanted.session} is still there")
     account = _account(wanted.user)
-    folder = state.run(job, wanted.run_id)
+    folder = state.run(commit.look.job, wanted.run_id)
     try:
         folder.path.mkdir(parents=True, mode=0o700)
-        _record(wanted, job, folder, state, started_by)
-        _write_launch(wanted, folder, account)
-        state.set_current(job, wanted.run_id)
+        _record(wanted, commit, folder, state)
+        environment = _write_launch(wanted, folder, account)
+        state.set_current(commit.look.job, wanted.run_id)
     except OSError as error:
         folder.launch.unlink(missing_ok=True)
         raise from_os_error(error, folder.path) from error
+    question = facts.Question(wanted.about.python or "python3", environment)
     try:
         pipe = shlex.join(_words("collect", folder))
         tmux.start(wanted.session, _words("supervise", folder), pipe)
@@ -60,6 +62,9 @@ def start(wanted: StartRun, job: str, state: StateFolder, tmux: Tmux, started_by
             end = {"exit_code": None, "signal": None, "oom": None, "ended_at": time.time()}
             write_json(folder.exit, {**end, "error": error.failure.detail.get("reason")})
         raise
+    finally:
+        with suppress(OSError):
+            write_json(folder.facts, wire.to_json(question.answer(wanted.about.gpus)))
     return folder
 
 
@@ -75,15 +80,14 @@ def _words(program: str, folder: RunFolder) -> tuple[str, ...]:
     return (sys.executable, "-I", "-S", "-X", "utf8", str(script), str(folder.path))
 
 
-def _record(
-    wanted: StartRun, job: str, folder: RunFolder, state: StateFolder, started_by: str
-) -> None:
+def _record(wanted: StartRun, commit: Commit, folder: RunFolder, state: StateFolder) -> None:
     """What the run is. Of secrets only the names are kept."""
     for file in wanted.release:
         files.keep_as_blob(state, file)
+    about, folder_of_checkpoints = wanted.about, commit.look.checkpoints
     record = {
         "id": wanted.run_id,
-        "job": job,
+        "job": commit.look.job,
         "session": wanted.session,
         "command": wanted.command,
         "cwd": wanted.cwd,
@@ -96,14 +100,28 @@ def _record(
         "exit_codes": wanted.exit_codes,
         "release": runs.release_id(wanted.release, wanted.command),
         "started_at": time.time(),
-        "started_by": started_by,
+        "started_by": name_of(commit.who),
+        "version": commit.who.version,
+        "transaction": commit.transaction,
+        "fresh": about.fresh,
+        "resume": about.resume,
+        "repeats": about.repeats,
+        "checkpoints": folder_of_checkpoints,
+        "resumed_from": checkpoints.newest(folder_of_checkpoints),
     }
+    if about.source is not None:
+        write_json(folder.source, wire.to_json(about.source))
     write_json(folder.release, {"files": [asdict(file) for file in wanted.release]})
     write_json(folder.run, record)
 
 
-def _write_launch(wanted: StartRun, folder: RunFolder, account: pwd.struct_passwd) -> None:
-    """What only the supervisor may read, once: the whole environment, secrets included."""
+def _write_launch(
+    wanted: StartRun, folder: RunFolder, account: pwd.struct_passwd
+) -> dict[str, str]:
+    """What only the supervisor may read, once: the whole environment, secrets included.
+
+    Returns the environment without the secrets.
+    """
     base = {
         "HOME": account.pw_dir,
         "USER": account.pw_name,
@@ -124,6 +142,7 @@ def _write_launch(wanted: StartRun, folder: RunFolder, account: pwd.struct_passw
         "grace_s": wanted.grace_s,
     }
     write_atomically(folder.launch, json.dumps(launch).encode())
+    return {**base, **wanted.env}
 
 
 def _login_environment(account: pwd.struct_passwd, base: dict[str, str]) -> dict[str, str]:

@@ -3,8 +3,9 @@
 Over one agent process, lines of JSON (see ``wire``) travel in both directions::
 
     loader  -> "dflashctl-agent 1 ready" or "... send" (then the bundle follows on its stdin)
-    client  -> Look | Stage | Chunk* | Commit | Ask | Logs
-    agent   -> Event*, then one reply:  Observed | Staging | Outcome | LogEnd | Failure
+    client  -> Look | Stage | Chunk* | Commit | Ask | Logs | ListRuns | RecallRun | ReadBlobs
+    agent   -> Event*, then one reply:  Observed | Staging | Outcome | LogEnd | RunsListed |
+               RunRecord | Texts | Failure
 
 Times are seconds since the epoch, durations seconds, sizes bytes unless a name says
 otherwise. An unknown value is None. Modes are permission bits.
@@ -15,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from dflashctl.agent.recorded import About, RunRecord, RunsListed, Texts
 from dflashctl.agent.seen import Ending, Observed, State
 
 VERSION = 1
@@ -159,6 +161,7 @@ class StartRun:
         signal, grace_s: how to stop the run, for the supervisor's own use.
         exit_codes: the meaning of the trainer's own exit codes.
         free_gpus: no process at all may hold a GPU when it starts.
+        about: what else is recorded of it.
     """
 
     run_id: str
@@ -174,6 +177,7 @@ class StartRun:
     grace_s: float
     exit_codes: dict[str, Ending]
     free_gpus: bool
+    about: About = field(default_factory=About)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +228,30 @@ class Logs:
     follow: bool
 
 
-Request = Look | Stage | Chunk | Commit | Ask | Logs
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListRuns:
+    """Which runs of the job are on record?"""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallRun:
+    """All that is on record of one run; ``no_run`` when there is none by that id."""
+
+    job: str
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadBlobs:
+    """The contents of kept files that are text and at most ``limit`` bytes long."""
+
+    sha256s: tuple[str, ...]
+    limit: int
+
+
+Request = Look | Stage | Chunk | Commit | Ask | Logs | ListRuns | RecallRun | ReadBlobs
 
 
 # --- what is answered ----------------------------------------------------------------
@@ -315,4 +342,4 @@ class LogEnd:
     state: State
 
 
-Reply = Observed | Staging | Outcome | LogEnd | Failure
+Reply = Observed | Staging | Outcome | LogEnd | RunsListed | RunRecord | Texts | Failure

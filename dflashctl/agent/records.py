@@ -71,6 +71,16 @@ class RunFolder:
         return self.path / "release.json"
 
     @property
+    def source(self) -> Path:
+        """The git checkout that its files came from."""
+        return self.path / "source.json"
+
+    @property
+    def facts(self) -> Path:
+        """What the target was like when it started."""
+        return self.path / "facts.json"
+
+    @property
     def launch(self) -> Path:
         """The whole environment, for the supervisor alone; gone once read."""
         return self.path / "launch.json"
@@ -142,6 +152,11 @@ class StateFolder:
     def run(self, job: str, run_id: str) -> RunFolder:
         """A run's folder, whether it exists or not."""
         return RunFolder(path=self.job(job) / "runs" / run_id)
+
+    def runs(self, job: str) -> list[RunFolder]:
+        """Every run of the job that has a record, in no order."""
+        found = (self.job(job) / "runs").glob("*/run.json")
+        return [RunFolder(path=record.parent) for record in found]
 
     def current(self, job: str) -> RunFolder | None:
         """The job's newest run."""

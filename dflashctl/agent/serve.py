@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-from dflashctl.agent import files, logs, wire
+from dflashctl.agent import files, history, logs, wire
 from dflashctl.agent.apply import perform, what_came_of
 from dflashctl.agent.failures import AgentError, from_os_error
 from dflashctl.agent.observe import observe
@@ -24,18 +24,18 @@ from dflashctl.agent.protocol import (
     Commit,
     Event,
     Failure,
-    LogEnd,
+    ListRuns,
     Logs,
     LogText,
     Look,
-    Outcome,
+    ReadBlobs,
+    RecallRun,
     Reply,
     Request,
     Stage,
     Staging,
 )
 from dflashctl.agent.records import StateFolder
-from dflashctl.agent.seen import Observed
 from dflashctl.agent.session import clean_environment
 
 DEFAULT_STATE = "~/.local/state/dflashctl"
@@ -174,9 +174,7 @@ def _answer(request: Request, rest: Iterator[Request], state: StateFolder, out: 
         return Failure(code="internal", detail={"traceback": traceback.format_exc()})
 
 
-def _do(
-    request: Request, rest: Iterator[Request], state: StateFolder, out: Wire
-) -> Observed | Staging | Outcome | LogEnd | Failure:
+def _do(request: Request, rest: Iterator[Request], state: StateFolder, out: Wire) -> Reply:
     match request:
         case Look():
             return observe(request, state)
@@ -202,6 +200,8 @@ def _do(
                 out.send(LogText(text=text))
 
             return logs.stream(request, state, send, out.hung_up)
+        case ListRuns() | RecallRun() | ReadBlobs():
+            return history.answer(request, state)
         case Chunk():
             return Failure(code="internal", detail={"traceback": "a chunk without a stage"})
 

@@ -105,6 +105,7 @@ class Call:
         from dflashctl.plan.ids import run_id
         from dflashctl.plan.model import Desired
         from dflashctl.playbook.load import find_playbook, load_playbook
+        from dflashctl.playbook.origin import read_source
         from dflashctl.playbook.payload import read_payload
         from dflashctl.playbook.secrets import read_secrets
 
@@ -119,6 +120,7 @@ class Call:
             files=read_payload(job.files),
             secrets=read_secrets(job.run, self.environ),
             run_id=run_id(job.name, datetime.now(UTC), secrets.choice),
+            source=read_source(job),
         )
 
     def _target(self, names: Sequence[str] | None) -> Target:

@@ -16,13 +16,17 @@ from dflashctl.agent.protocol import (
     Chunk,
     Event,
     Failure,
+    ListRuns,
     LogEnd,
     LogText,
     Outcome,
+    ReadBlobs,
+    RecallRun,
     Reply,
     Stage,
     Staging,
 )
+from dflashctl.agent.recorded import RunRecord, RunsListed, Texts
 from dflashctl.agent.seen import Observed
 from dflashctl.errors import (
     DflashError,
@@ -51,7 +55,7 @@ SILENCE_S = 30.0
 _LINE_LIMIT = 16 << 20
 _CHUNK = 48 << 10
 _ARCHIVE = "files.tar"
-T = TypeVar("T", Observed, Staging, Outcome)
+T = TypeVar("T", Observed, Staging, Outcome, RunsListed, RunRecord, Texts)
 
 
 class Agent:
@@ -167,10 +171,32 @@ class Agent:
                     return
                 case Failure() as failure:
                     raise self._error(failure, session=request.job)
-                case Observed() | Staging() | Outcome() as other:
+                case (
+                    Observed()
+                    | Staging()
+                    | Outcome()
+                    | RunsListed()
+                    | RunRecord()
+                    | Texts() as other
+                ):
                     raise self._nonsense(f"{type(other).__name__} in answer to Logs")
                 case _:
                     pass
+
+    def list_runs(self, job: str) -> RunsListed:
+        """The job's runs that are on record, the oldest first."""
+        self._send(ListRuns(job=job))
+        return self._expect(RunsListed, self._reply())
+
+    def recall(self, job: str, run_id: str) -> RunRecord:
+        """All that is on record of one run. Raises NothingRuns when there is no such run."""
+        self._send(RecallRun(job=job, run_id=run_id))
+        return self._expect(RunRecord, self._reply())
+
+    def read_blobs(self, sha256s: Sequence[str], limit: int) -> dict[str, str]:
+        """Contents of kept files by their hashes: those that are text, up to ``limit`` bytes."""
+        self._send(ReadBlobs(sha256s=tuple(sha256s), limit=limit))
+        return self._expect(Texts, self._reply()).texts
 
     def _send_over_channel(self, transaction: str, archive: Path, progress: Progress) -> None:
         total, sent = archive.stat().st_size, 0

@@ -46,7 +46,7 @@ def plan_deploy(
         *stop_steps(desired, seen, "--restart" if lives(seen) else "its name is needed"),
         *clearing,
         *place,
-        *start_steps(desired, run, command, desired.files, reason=reason, wait=wait),
+        *start_steps(desired, seen, run, command, reason=reason, wait=wait),
     )
     return Plan(
         steps=steps,

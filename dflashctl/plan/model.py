@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dflashctl.agent.protocol import Action, FileWanted
+    from dflashctl.agent.recorded import Source
     from dflashctl.errors import Refusal
     from dflashctl.inventory.model import Target
     from dflashctl.playbook.model import Playbook
@@ -22,6 +23,8 @@ class Desired:
         files: the playbook's files with their hashes, for the verbs that start a run.
         secrets: variables for the trainer that are shown and recorded nowhere.
         run_id: the id that a run gets if one is started.
+        source: the checkout that the files come from.
+        repeats: the run that is to be started again, for a rollback.
     """
 
     playbook: Playbook
@@ -29,6 +32,8 @@ class Desired:
     files: tuple[FileWanted, ...] = ()
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
     run_id: str = ""
+    source: Source | None = None
+    repeats: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

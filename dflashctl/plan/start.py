@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dflashctl.agent.protocol import FileWanted
@@ -33,10 +34,12 @@ def plan_start(desired: Desired, seen: Observed, *, wait: bool) -> Plan:
     if lives(seen):
         return Plan(notes=(f"already running: {what_lives(seen)}",))
     release, missing, notes = _as_they_are(desired, seen)
+    here = desired.source if release == desired.files else None
+    as_there = replace(desired, files=release, source=here)
     command, remarks = command_for(run, seen, cleared=False)
     steps = (
         *stop_steps(desired, seen, "its name is needed"),
-        *start_steps(desired, run, command, release, reason="nothing runs", wait=wait),
+        *start_steps(as_there, seen, run, command, reason="nothing runs", wait=wait),
     )
     return Plan(
         steps=steps,

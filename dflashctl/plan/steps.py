@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dflashctl.agent.protocol import StartRun, StopRun, VerifyRun
+from dflashctl.agent.recorded import About
 from dflashctl.agent.seen import LIVE_STATES
 from dflashctl.errors import MissingSetting
 from dflashctl.plan import words
 from dflashctl.plan.model import Step
 
 if TYPE_CHECKING:
-    from dflashctl.agent.protocol import FileWanted
     from dflashctl.agent.seen import Observed, RunSeen
     from dflashctl.plan.model import Desired
     from dflashctl.playbook.model import RunSpec
@@ -89,15 +89,23 @@ def command_for(
 
 def start_steps(
     desired: Desired,
+    seen: Observed,
     run: RunSpec,
     command: tuple[str, ...],
-    release: tuple[FileWanted, ...],
     *,
     reason: str,
     wait: bool,
 ) -> tuple[Step, Step]:
-    """Start the run, and prove that it lives."""
+    """Start the run from the desired files, and prove that it lives."""
     playbook = desired.playbook
+    about = About(
+        fresh=run.command,
+        resume=run.resume,
+        source=desired.source,
+        gpus=tuple(gpu.name for gpu in seen.gpus.gpus) if seen.gpus else (),
+        python=playbook.preflight.python,
+        repeats=desired.repeats,
+    )
     start = StartRun(
         run_id=desired.run_id,
         session=playbook.session,
@@ -107,11 +115,12 @@ def start_steps(
         env_base=run.env_base,
         env=run.env,
         secrets=desired.secrets,
-        release=release,
+        release=desired.files,
         signal=playbook.stop.signal,
         grace_s=playbook.stop.grace_s,
         exit_codes=run.exit_codes,
         free_gpus=playbook.preflight.gpus != 0,
+        about=about,
     )
     names = (*run.env, *(f"{name} (secret)" for name in desired.secrets))
     variables = f" and has {words.listed(names)}" if names else ""

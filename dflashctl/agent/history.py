@@ -1,0 +1,152 @@
+"""The runs on record: which there are, all of one, and the contents of what they ran."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from contextlib import suppress
+from typing import Any
+
+from dflashctl.agent import process, runs, wire
+from dflashctl.agent.failures import AgentError
+from dflashctl.agent.protocol import ListRuns, ReadBlobs, RecallRun
+from dflashctl.agent.recorded import Facts, FileKept, RunRecord, RunsListed, Source, Texts
+from dflashctl.agent.records import RunFolder, StateFolder, read_json
+from dflashctl.agent.seen import RunSeen
+
+# Of all contents together, so that one answer stays one line of bearable length.
+TEXTS_AT_MOST = 8 << 20
+BUCKETS = "DFLASH_BUCKETS"
+
+
+def answer(
+    request: ListRuns | RecallRun | ReadBlobs, state: StateFolder
+) -> RunsListed | RunRecord | Texts:
+    """The answer to a question about the past. Raises AgentError: ``no_run``."""
+    match request:
+        case ListRuns():
+            return listed(request, state)
+        case RecallRun():
+            return recall(request, state)
+        case ReadBlobs():
+            return read_blobs(request, state)
+
+
+def listed(request: ListRuns, state: StateFolder) -> RunsListed:
+    """Every run of the job, the oldest first."""
+    rows, now = process.table(), time.time()
+    found = []
+    for folder in state.runs(request.job):
+        seen = _see(folder, rows, now)
+        if seen is not None:
+            found.append(seen)
+    current = state.current(request.job)
+    return RunsListed(
+        now=now,
+        current=current.id if current else None,
+        runs=tuple(sorted(found, key=lambda run: (run.started_at, run.id))),
+    )
+
+
+def _see(folder: RunFolder, rows: process.Table, now: float) -> RunSeen | None:
+    try:
+        return runs.see(folder, runs.alive(folder, rows), now)
+    except (KeyError, TypeError, ValueError):  # a record that is none
+        return None
+
+
+def recall(request: RecallRun, state: StateFolder) -> RunRecord:
+    """All that is on record of one run.
+
+    Raises:
+        AgentError: ``no_run``.
+    """
+    folder = state.run(request.job, request.run_id)
+    record = None if os.sep in request.run_id else read_json(folder.run)
+    seen = _see(folder, process.table(), time.time()) if record else None
+    if record is None or seen is None:
+        raise AgentError("no_run", run_id=request.run_id)
+    files = _files(folder, state)
+    return RunRecord(
+        run=seen,
+        cwd=record["cwd"],
+        user=record["user"],
+        env_base=record["env_base"],
+        secrets=tuple(record["secrets"]),
+        signal=record["signal"],
+        grace_s=float(record["grace_s"]),
+        exit_codes=record["exit_codes"],
+        fresh=tuple(record.get("fresh") or record["command"]),
+        resume=_words(record.get("resume")),
+        files=files,
+        source=_part(Source, folder.source),
+        facts=_part(Facts, folder.facts),
+        version=record.get("version"),
+        transaction=record.get("transaction"),
+        resumed_from=record.get("resumed_from"),
+        checkpoints=record.get("checkpoints"),
+        repeats=record.get("repeats"),
+        boundaries=_boundaries(seen.env, files, state),
+        metrics=None,
+    )
+
+
+def _words(value: Any) -> tuple[str, ...] | None:
+    return tuple(value) if value else None
+
+
+def _part(kind: Any, path: Any) -> Any:
+    """A part of the record that was written in the words of the wire; None if it is not there."""
+    with suppress(wire.WireError):
+        return wire.from_json(kind, read_json(path))
+    return None
+
+
+def _files(folder: RunFolder, state: StateFolder) -> tuple[FileKept, ...]:
+    found = (read_json(folder.release) or {}).get("files", [])
+    return tuple(
+        FileKept(
+            dest=file["dest"],
+            sha256=file["sha256"],
+            size=file["size"],
+            mode=file["mode"],
+            kept=state.blob(file["sha256"]).exists(),
+        )
+        for file in found
+    )
+
+
+def _boundaries(
+    env: dict[str, str], files: tuple[FileKept, ...], state: StateFolder
+) -> tuple[int, ...] | None:
+    """Those of the buckets that the run was given, from the file of its release."""
+    for file in files:
+        if file.dest == env.get(BUCKETS):
+            with suppress(OSError, ValueError, TypeError, KeyError):
+                value = json.loads(state.blob(file.sha256).read_bytes())
+                return tuple(int(boundary) for boundary in value["boundaries"])
+    return None
+
+
+def read_blobs(request: ReadBlobs, state: StateFolder) -> Texts:
+    """The texts among the kept files that were asked for."""
+    texts: dict[str, str] = {}
+    room = TEXTS_AT_MOST
+    for sha256 in dict.fromkeys(request.sha256s):
+        if not sha256.isalnum():
+            continue
+        text = read_text(state.blob(sha256), min(request.limit, room))
+        if text is not None:
+            texts[sha256] = text
+            room -= len(text.encode())
+    return Texts(texts=texts)
+
+
+def read_text(path: Any, limit: int) -> str | None:
+    """A file's content if it is text and not longer than that; else None."""
+    with suppress(OSError, UnicodeDecodeError), open(path, "rb") as file:
+        data = file.read(limit + 1)
+        if len(data) <= limit and b"\0" not in data:
+            return data.decode("utf-8")
+    return None
