@@ -12,14 +12,18 @@ class BadLengths(BucketsError):
 
     Attributes:
         problem: a word for it: ``empty``, ``zero``, ``negative``, ``not-integers``,
-            ``above-budget``.
+            ``above-budget``, ``above-boundaries``, ``above-longest``, ``constant``.
         count: how many samples are affected.
+        first: the first of them: their numbers in the dataset, from 0, and their lengths.
     """
 
-    def __init__(self, problem: str, text: str, *, count: int = 0) -> None:
+    def __init__(
+        self, problem: str, text: str, *, count: int = 0, first: tuple[tuple[int, int], ...] = ()
+    ) -> None:
         super().__init__(text)
         self.problem = problem
         self.count = count
+        self.first = first
 
 
 class BadBoundaries(BucketsError):
@@ -28,3 +32,36 @@ class BadBoundaries(BucketsError):
 
 class NoSuchPlan(BucketsError):
     """No boundaries satisfy what is asked for: too many buckets, or constraints too tight."""
+
+
+class BadSettings(BucketsError):
+    """What says how batches are made is not to be had, or is out of its range."""
+
+
+class BadDataset(BucketsError):
+    """What should hold the lengths is not there, or cannot be read.
+
+    Attributes:
+        problem: a word for it: ``not-found``, ``unknown-format``, ``no-column``,
+            ``wrong-column``, ``truncated``, ``unreadable``, ``several-splits``.
+        path: the file or folder.
+    """
+
+    def __init__(self, problem: str, text: str, *, path: str) -> None:
+        super().__init__(text)
+        self.problem = problem
+        self.path = path
+
+
+class MissingLibrary(BucketsError):
+    """This kind of file needs a library that this Python does not have.
+
+    Attributes:
+        library: what to install.
+        path: the file that needs it.
+    """
+
+    def __init__(self, library: str, *, path: str) -> None:
+        super().__init__(f"{path} cannot be read without {library}, which this Python lacks")
+        self.library = library
+        self.path = path
