@@ -8,6 +8,8 @@ unexport PYTHONDONTWRITEBYTECODE
 # A test run must not find the inventory or playbook of whoever runs it.
 unexport DFLASHCTL_INVENTORY DFLASHCTL_PLAYBOOK
 
+# Most tests wait more than they compute. Each worker has a lab of its own.
+SIDE_BY_SIDE = -n 4 --dist worksteal
 LAB_PACKAGES = tmux openssh-client openssh-server lxc debootstrap tini iproute2
 
 .PHONY: help venv packages lint format test test-quick restarts demo constraints clean
@@ -53,10 +55,11 @@ format: venv
 	$(BIN)/ruff format .
 
 test: packages venv
-	$(BIN)/pytest --cov --cov-report=term $(ARGS)
+	$(BIN)/pytest -m 'not alone' $(SIDE_BY_SIDE) --cov --cov-report= $(ARGS)
+	$(BIN)/pytest -m alone --cov --cov-append --cov-report=term $(ARGS)
 
 test-quick: venv
-	$(BIN)/pytest -m 'not lab and not slow' $(ARGS)
+	$(BIN)/pytest -m 'not lab and not slow' $(SIDE_BY_SIDE) $(ARGS)
 
 restarts: packages venv
 	DFLASHCTL_RESTARTS=100 $(BIN)/pytest -m restarts --timeout 2400 $(ARGS)

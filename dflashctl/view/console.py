@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from dflashctl.view.sanitize import clean, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from rich.console import Console, RenderableType
     from rich.live import Live
@@ -91,7 +91,7 @@ class Screen:
             console.print(Text.assemble(lead, body), soft_wrap=True)
             return
         lines = []
-        for line in body.wrap(console, max(NARROWEST, console.width - len(lead))) or [Text()]:
+        for line in wrapped(body, max(NARROWEST, console.width - len(lead))):
             line.rstrip()
             lines.append(Text.assemble(lead, line))
             lead = Text(" " * len(lead))
@@ -172,6 +172,19 @@ class Screen:
         if self._color == "always":
             return "standard"
         return None if self._color == "never" or plain else "auto"
+
+
+def wrapped(body: Text, width: int) -> Iterable[Text]:
+    """Lines of at most ``width`` cells. A longer word stays whole, so that it can be copied."""
+    from rich.cells import cell_len
+
+    breaks, used = [], 0
+    for word in re.finditer(r"\S+\s*", body.plain):
+        if used and used + cell_len(word[0].rstrip()) > width:
+            breaks.append(word.start())
+            used = 0
+        used += cell_len(word[0])
+    return body.divide(breaks)
 
 
 class _CleanHandler(logging.Handler):

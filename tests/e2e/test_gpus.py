@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from .conftest import Job
 
+# Who holds a GPU in the container is seen by whoever looks at its host, as in life.
+pytestmark = pytest.mark.alone
+
 # Holding a device is having it open; the files stand in for the devices.
 HOLD = "exec 3</dev/nvidia0 4</dev/nvidia-uvm; sleep 600 & wait"
 

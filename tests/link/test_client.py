@@ -8,7 +8,7 @@ import os
 import signal
 import tarfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -374,6 +374,6 @@ def test_a_connection_that_dies_midway_is_a_lost_link(
         assert struck
     finally:
         for pid in struck:
-            if Path(f"/proc/{pid}").exists():
+            with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         server.stop()

@@ -97,6 +97,15 @@ def test_words_wrap_at_the_width_of_the_terminal(
     assert "".join("".join(lines).split()).startswith("error:kpro6/dflashcannotbereachedat")
 
 
+def test_a_path_wider_than_the_terminal_stays_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown = streams(monkeypatch, Terminal())
+    path = "/home/ada/" + "a-long-folder/" * 6 + "hosts.yml"
+    Screen("never", {**XTERM, "COLUMNS": "60"}).say(f"looked in {path} for it", lead="  ")
+    assert [line.strip() for line in shown.getvalue().splitlines()] == ["looked in", path, "for it"]
+
+
 def test_on_a_pipe_a_paragraph_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     Screen("auto", XTERM).say("word " * 100)
     assert capsys.readouterr().err.count("\n") == 1
