@@ -14,15 +14,19 @@ fixes its exit code and the ``error.code`` that ``--json`` shows.
     │   ├── TooManyTargets                the verb takes one target
     │   ├── MissingSetting                the playbook lacks what the verb needs
     │   ├── SourceUnreadable              a file to push cannot be read here
+    │   ├── BadDataset                    no lengths that buckets could be made of
+    │   ├── BadBuckets                    a file of boundaries that is none
     │   └── NoTerminal                    attach without a terminal
     ├── NothingRuns                   3
+    ├── NoOptimizer                   3   no detached bucket optimiser to fetch from
     ├── Refused                       65  preflight; nothing was touched
     ├── Unverified                    66  begun, but the new run could not be started or verified
     ├── Unreachable                   69
     │   └── LinkLost                      the connection died in the middle
     ├── TryAgain                      75
     │   ├── LockHeld                      another deploy is at work
-    │   └── Stale                         the target changed since it was looked at
+    │   ├── Stale                         the target changed since it was looked at
+    │   └── OptimizerAtWork               a detached bucket optimiser is at it already
     ├── HostKeyProblem                76
     │   ├── HostKeyUnknown
     │   └── HostKeyChanged
@@ -30,7 +34,8 @@ fixes its exit code and the ``error.code`` that ``--json`` shows.
     ├── TargetLacks                   78
     │   ├── ContainerStopped
     │   ├── NoSuchContainer
-    │   └── MissingTool                   no python3, no tmux
+    │   ├── MissingTool                   no python3, no tmux
+    │   └── MissingModule                 the dataset's interpreter lacks numpy or pyarrow
     └── Interrupted                   130
 """
 
@@ -163,6 +168,32 @@ class SourceUnreadable(UserMistake):
 
 
 @dataclass(eq=False, kw_only=True)
+class BadDataset(UserMistake):
+    """A dataset that boundaries cannot be made for, or settings that it does not suit.
+
+    Attributes:
+        target: where it is; empty: on this machine.
+        problem: a word for it (``missing``, ``no_column``, ``zero``, ``above-budget``, ...).
+        text: what is wrong, in a sentence.
+    """
+
+    code = "bad_dataset"
+    target: str
+    path: str
+    problem: str
+    text: str
+
+
+@dataclass(eq=False, kw_only=True)
+class BadBuckets(UserMistake):
+    """A file of bucket boundaries cannot be read, or holds none."""
+
+    code = "bad_buckets"
+    path: Path
+    reason: str
+
+
+@dataclass(eq=False, kw_only=True)
 class NoTerminal(UserMistake):
     """attach needs a terminal on standard input and output."""
 
@@ -183,6 +214,16 @@ class NothingRuns(DflashError):
     session: str
     state: str
     run_id: str | None = None
+
+
+@dataclass(eq=False, kw_only=True)
+class NoOptimizer(DflashError):
+    """No bucket optimiser was ever detached for this job."""
+
+    exit_code = 3
+    code = "no_optimizer"
+    target: str
+    job: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,6 +316,15 @@ class Stale(TryAgain):
     changed: tuple[str, ...] = ()
 
 
+@dataclass(eq=False, kw_only=True)
+class OptimizerAtWork(TryAgain):
+    """A detached bucket optimiser of this job is at work. ``session``: where."""
+
+    code = "optimizer_at_work"
+    target: str
+    session: str
+
+
 class HostKeyProblem(DflashError):
     """The host's key is not the one that known_hosts vouches for."""
 
@@ -358,6 +408,17 @@ class MissingTool(TargetLacks):
     target: str
     tool: str
     detail: str = ""
+
+
+@dataclass(eq=False, kw_only=True)
+class MissingModule(TargetLacks):
+    """The interpreter that reads the dataset lacks a module. ``needed``: what for."""
+
+    code = "missing_module"
+    target: str
+    python: str
+    module: str
+    needed: str
 
 
 @dataclass(eq=False, kw_only=True)

@@ -52,8 +52,8 @@ def start(wanted: StartRun, commit: Commit, state: StateFolder, tmux: Tmux) -> R
         raise from_os_error(error, folder.path) from error
     question = facts.Question(wanted.about.python or "python3", environment)
     try:
-        pipe = shlex.join(_words("collect", folder))
-        tmux.start(wanted.session, _words("supervise", folder), pipe)
+        pipe = shlex.join(own_words("collect", folder.path))
+        tmux.start(wanted.session, own_words("supervise", folder.path), pipe)
         _await(folder.process.exists, folder, "the supervisor did not come up")
     except AgentError as error:
         folder.launch.unlink(missing_ok=True)
@@ -75,9 +75,10 @@ def _account(user: str | None) -> pwd.struct_passwd:
         raise AgentError("no_user", user=user) from None
 
 
-def _words(program: str, folder: RunFolder) -> tuple[str, ...]:
+def own_words(program: str, folder: Path) -> tuple[str, ...]:
+    """The words that run a program of this package for a folder of records."""
     script = Path(__file__).with_name(f"{program}.py")
-    return (sys.executable, "-I", "-S", "-X", "utf8", str(script), str(folder.path))
+    return (sys.executable, "-I", "-S", "-X", "utf8", str(script), str(folder))
 
 
 def _record(wanted: StartRun, commit: Commit, folder: RunFolder, state: StateFolder) -> None:

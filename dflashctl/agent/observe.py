@@ -20,7 +20,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from dflashctl.agent import checkpoints, files, gpu, journal, process, runs
+from dflashctl.agent import (
+    checkpoints,
+    dataset,
+    files,
+    gpu,
+    journal,
+    optimize,
+    process,
+    runs,
+)
 from dflashctl.agent.failures import existing_parent
 from dflashctl.agent.process import Process, Table
 from dflashctl.agent.protocol import Look, Probe
@@ -144,6 +153,8 @@ def observe(look: Look, state: StateFolder) -> Observed:
         lock=journal.holder(state),
         terminal=_terminal(look.term) if look.term else None,
         problems=tuple(_problems(look)),
+        dataset=dataset.fingerprint(look.dataset) if look.dataset else None,
+        optimizer=optimize.see(look.job, state),
     )
 
 

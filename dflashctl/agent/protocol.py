@@ -3,9 +3,10 @@
 Over one agent process, lines of JSON (see ``wire``) travel in both directions::
 
     loader  -> "dflashctl-agent 1 ready" or "... send" (then the bundle follows on its stdin)
-    client  -> Look | Stage | Chunk* | Commit | Ask | Logs | ListRuns | RecallRun | ReadBlobs
+    client  -> Look | Stage | Chunk* | Commit | Ask | Logs | ListRuns | RecallRun | ReadBlobs |
+               Optimize | Detach | Fetch
     agent   -> Event*, then one reply:  Observed | Staging | Outcome | LogEnd | RunsListed |
-               RunRecord | Texts | Failure
+               RunRecord | Texts | Optimized | Detached | Failure
 
 Times are seconds since the epoch, durations seconds, sizes bytes unless a name says
 otherwise. An unknown value is None. Modes are permission bits.
@@ -16,6 +17,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from dflashctl.agent.optimizing import (
+    Detach,
+    Detached,
+    Fetch,
+    Optimize,
+    Optimized,
+    Working,
+)
 from dflashctl.agent.recorded import About, RunRecord, RunsListed, Texts
 from dflashctl.agent.seen import Ending, Observed, State
 
@@ -61,6 +70,7 @@ class Look:
         probe: an interpreter to try; None: none.
         gpus: whether to ask nvidia-smi (its answer may take seconds).
         term: the operator's terminal type, to be looked up in the target's terminfo.
+        dataset: data whose fingerprint is wanted.
     """
 
     job: str
@@ -74,6 +84,7 @@ class Look:
     probe: Probe | None = None
     gpus: bool = True
     term: str | None = None
+    dataset: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,7 +262,20 @@ class ReadBlobs:
     limit: int
 
 
-Request = Look | Stage | Chunk | Commit | Ask | Logs | ListRuns | RecallRun | ReadBlobs
+Request = (
+    Look
+    | Stage
+    | Chunk
+    | Commit
+    | Ask
+    | Logs
+    | ListRuns
+    | RecallRun
+    | ReadBlobs
+    | Optimize
+    | Detach
+    | Fetch
+)
 
 
 # --- what is answered ----------------------------------------------------------------
@@ -294,7 +318,7 @@ class LogText:
     text: str
 
 
-Event = Alive | StepBegun | StepNote | StepDone | LogText
+Event = Alive | StepBegun | StepNote | StepDone | LogText | Working
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,6 +339,10 @@ class Failure:
     reason) · ``guarded`` (path, problem) · ``start_failed`` (reason) · ``died_early``
     (exit_code, signal, after_s, log) · ``env_mismatch`` (names) · ``no_run`` (run_id) ·
     ``no_user`` (user) · ``system`` (call, path, errno, reason) · ``internal`` (traceback).
+
+    The optimiser has codes of its own: no_python (python), optimizing (session), no_job
+    (job), job_died (exit_code, said), unheard, and what it complains of itself
+    (dflashctl.buckets.job).
     """
 
     code: str
@@ -342,4 +370,15 @@ class LogEnd:
     state: State
 
 
-Reply = Observed | Staging | Outcome | LogEnd | RunsListed | RunRecord | Texts | Failure
+Reply = (
+    Observed
+    | Staging
+    | Outcome
+    | LogEnd
+    | RunsListed
+    | RunRecord
+    | Texts
+    | Optimized
+    | Detached
+    | Failure
+)

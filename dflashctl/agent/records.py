@@ -149,6 +149,10 @@ class StateFolder:
         """A playbook's folder."""
         return self.path / "jobs" / name
 
+    def optimizer(self, job: str) -> Path:
+        """What the job's detached bucket optimiser reads and writes."""
+        return self.job(job) / "buckets"
+
     def run(self, job: str, run_id: str) -> RunFolder:
         """A run's folder, whether it exists or not."""
         return RunFolder(path=self.job(job) / "runs" / run_id)

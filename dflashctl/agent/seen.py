@@ -208,6 +208,22 @@ class LockSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizerSeen:
+    """The newest detached bucket optimiser: at what, or how it ended.
+
+    ``share``: how much of ``stage`` is done, 0 to 1; ``error``: the code of its complaint.
+    """
+
+    state: Literal["working", "done", "failed"]
+    session: str
+    started_at: float
+    ended_at: float | None
+    stage: str | None
+    share: float | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
     """One look: everything a plan or a status needs.
 
@@ -219,6 +235,8 @@ class Observed:
             a few common ones.
         problems: codes of what is wrong with the run's surroundings (``no_cwd``,
             ``no_user``).
+        dataset: the fingerprint of the data that the boundaries were made for, if asked.
+        optimizer: the newest detached bucket optimiser of the job.
     """
 
     fingerprint: dict[str, str]
@@ -242,3 +260,5 @@ class Observed:
     lock: LockSeen | None
     terminal: str | None
     problems: tuple[str, ...]
+    dataset: str | None = None
+    optimizer: OptimizerSeen | None = None

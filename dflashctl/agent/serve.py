@@ -12,10 +12,11 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-from dflashctl.agent import files, history, logs, wire
+from dflashctl.agent import files, history, logs, optimize, wire
 from dflashctl.agent.apply import perform, what_came_of
 from dflashctl.agent.failures import AgentError, from_os_error
 from dflashctl.agent.observe import observe
+from dflashctl.agent.optimizing import Detach, Fetch, Optimize
 from dflashctl.agent.protocol import (
     HEARTBEAT_S,
     Alive,
@@ -202,6 +203,8 @@ def _do(request: Request, rest: Iterator[Request], state: StateFolder, out: Wire
             return logs.stream(request, state, send, out.hung_up)
         case ListRuns() | RecallRun() | ReadBlobs():
             return history.answer(request, state)
+        case Optimize() | Detach() | Fetch():
+            return optimize.answer(request, state, out.send, out.hung_up)
         case Chunk():
             return Failure(code="internal", detail={"traceback": "a chunk without a stage"})
 

@@ -20,7 +20,7 @@ _NOT_SHIPPED = ("libtmux/test/", "libtmux/pytest_plugin.py")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundle:
-    """The agent and libtmux as text, by path. ``sha256`` is over sorted (path, text)."""
+    """The agent, buckets and libtmux as text, by path. ``sha256`` is over sorted (path, text)."""
 
     sha256: str
     files: dict[str, str]
@@ -38,6 +38,7 @@ def read_bundle() -> Bundle:
     ours = Path(str(dflashctl.__file__)).parent
     files = {"dflashctl/__init__.py": _text(ours / "__init__.py")}
     files |= _package(ours / "agent", "dflashctl/agent")
+    files |= _package(ours / "buckets", "dflashctl/buckets")
     spec = find_spec("libtmux")
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("libtmux")

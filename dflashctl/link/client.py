@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dflashctl.agent import wire
+from dflashctl.agent.optimizing import Detached, Optimized
 from dflashctl.agent.protocol import (
     Alive,
     Chunk,
@@ -40,11 +41,13 @@ from dflashctl.errors import (
     Stale,
 )
 from dflashctl.link.archive import write_archive
+from dflashctl.link.optimizer import of_the_optimizer
 from dflashctl.link.transport import NoFileChannel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from dflashctl.agent.optimizing import Detach, Fetch, Optimize
     from dflashctl.agent.protocol import Ask, Commit, FileWanted, Logs, Look, Request
     from dflashctl.link.transport import Channel, Progress, Transport
     from dflashctl.playbook.model import PushedFile
@@ -55,7 +58,7 @@ SILENCE_S = 30.0
 _LINE_LIMIT = 16 << 20
 _CHUNK = 48 << 10
 _ARCHIVE = "files.tar"
-T = TypeVar("T", Observed, Staging, Outcome, RunsListed, RunRecord, Texts)
+T = TypeVar("T", Observed, Staging, Outcome, RunsListed, RunRecord, Texts, Optimized, Detached)
 
 
 class Agent:
@@ -155,6 +158,24 @@ class Agent:
             return reply
         return self._expect(Outcome, reply)
 
+    def optimize(self, request: Optimize | Fetch, on_event: Callable[[Event], None]) -> Optimized:
+        """Bucket boundaries, found now or by a detached optimiser, which is waited for.
+
+        Raises:
+            OptimizerFailed: it says why; MissingTool: no such interpreter.
+        """
+        self._send(request)
+        return self._expect(Optimized, self._reply(on_event))
+
+    def detach(self, request: Detach) -> Detached:
+        """Start a detached optimiser.
+
+        Raises:
+            OptimizerAtWork: there is one already; and as ``optimize``.
+        """
+        self._send(request)
+        return self._expect(Detached, self._reply())
+
     def logs(self, request: Logs) -> Iterator[LogText | LogEnd]:
         """The run's output piece by piece, then how it ended.
 
@@ -177,7 +198,9 @@ class Agent:
                     | Outcome()
                     | RunsListed()
                     | RunRecord()
-                    | Texts() as other
+                    | Texts()
+                    | Optimized()
+                    | Detached() as other
                 ):
                     raise self._nonsense(f"{type(other).__name__} in answer to Logs")
                 case _:
@@ -299,6 +322,8 @@ _ALIVE = wire.dump(Alive())
 def as_error(target: str, failure: Failure, session: str = "") -> DflashError:
     """What a failure outside a transaction is to the control side."""
     detail = failure.detail
+    if (known := of_the_optimizer(target, failure)) is not None:
+        return known
     match failure.code:
         case "lock_held":
             since = _when(detail.get("since"))

@@ -41,6 +41,11 @@ def words_for(error: e.DflashError) -> Words:  # noqa: PLR0911 - one a branch
             return _try_again(error)
         case e.NothingRuns():
             return _nothing_runs(error)
+        case e.NoOptimizer():
+            return Words(
+                message=f"no bucket optimiser was detached for {error.job} on {error.target}.",
+                next="Start one with: dflashctl optimize-buckets --detach",
+            )
         case e.Interrupted():
             return _interrupted(error)
         case e.Internal():
@@ -119,6 +124,17 @@ def _mistake(error: e.UserMistake) -> Words:  # noqa: PLR0911 - one a branch
                 message=f"{error.path} is to be pushed and cannot be read: {error.reason}.",
                 next=f"{UNTOUCHED} Put the file there, or take it out of the playbook.",
             )
+        case e.BadDataset():
+            where = f" on {error.target}" if error.target else ""
+            return Words(
+                message=f"the dataset {error.path}{where} cannot be used: {error.text}",
+                next=f"{UNTOUCHED} {_DATASET_REMEDIES.get(error.problem, _DATASET_REMEDY)}",
+            )
+        case e.BadBuckets():
+            return Words(
+                message=f"{error.path} holds no bucket boundaries: {error.reason}.",
+                next=f"{UNTOUCHED} Make it anew with: dflashctl optimize-buckets --apply",
+            )
         case e.NoTerminal():
             return Words(
                 message="attach needs a terminal, and its input or output is none.",
@@ -126,6 +142,14 @@ def _mistake(error: e.UserMistake) -> Words:  # noqa: PLR0911 - one a branch
             )
         case _:
             return Words(message="that cannot be done as typed.", next="See: dflashctl --help")
+
+
+_DATASET_REMEDY = "See docs/optimize-buckets.md for what can be read and how it is named."
+_DATASET_REMEDIES = {
+    "above-budget": "Give a larger --token-budget, or leave these samples out.",
+    "no_column": "Name the one with the lengths: --column NAME, or dataset.column.",
+    "missing": "Is the path right, and on that machine? --dataset PATH names another.",
+}
 
 
 def _bad_file(error: e.BadFile) -> Words:
@@ -247,6 +271,14 @@ def _lacks(error: e.TargetLacks) -> Words:
                 message=f"{error.target} has no usable {error.tool}{detail}.",
                 next=f"{UNTOUCHED} {_REMEDIES.get(error.tool, f'Install {error.tool} there.')}",
             )
+        case e.MissingModule():
+            where = f" on {error.target}" if error.target else ""
+            return Words(
+                message=f"{error.python}{where} lacks {error.module}, which {error.needed} needs.",
+                next=f"{UNTOUCHED} Install it{where}: "
+                f"{join((error.python, '-m', 'pip', 'install', error.module))}, or name "
+                "another interpreter as dataset.python in the playbook.",
+            )
         case _:
             return Words(message="the target lacks something.", next="Run it again with --debug.")
 
@@ -296,6 +328,12 @@ def _try_again(error: e.TryAgain) -> Words:
             return Words(
                 message=f"{error.target} changed while the plan was made{changed}.",
                 next=f"{UNTOUCHED} Run the command again: it plans from what is there now.",
+            )
+        case e.OptimizerAtWork():
+            return Words(
+                message=f"a bucket optimiser is at work on {error.target} already, in the tmux "
+                f"session {error.session}.",
+                next="Wait for its result with: dflashctl optimize-buckets --fetch",
             )
         case _:
             return Words(message="somebody was quicker.", next=f"{UNTOUCHED} Try again.")

@@ -68,6 +68,8 @@ def observed_json() -> dict[str, object]:
         "lock": None,
         "terminal": None,
         "problems": [],
+        "dataset": None,
+        "optimizer": None,
     }
 
 
