@@ -101,6 +101,16 @@ class RunFolder:
         return self.path / "exit.json"
 
     @property
+    def state(self) -> Path:
+        """The collector's heartbeat and the metrics so far (`series`)."""
+        return self.path / "state.json"
+
+    @property
+    def metrics(self) -> Path:
+        """All metrics with their times, one object a line."""
+        return self.path / "metrics.jsonl"
+
+    @property
     def log(self) -> Path:
         """What it printed."""
         return self.path / "log"

@@ -224,6 +224,54 @@ class OptimizerSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsSeen:
+    """A run's progress, from what it printed; None where it never said.
+
+    Attributes:
+        at: when a metric was last seen; ``step_at``: when the step last grew.
+        epoch, learning_rate, grad_norm, accuracy (a share), tokens (seen so far),
+        tokens_per_s, steps_per_s, samples_per_s: the trainer's own words.
+        loss_smoothed: the exponential mean over about 20 points.
+        loss_trend, tokens_per_s_trend: means over equal stretches of the whole run.
+        tokens_per_s_usual: the median over the whole run.
+        measured_steps_per_s: of the last quarter of the run, pauses left out.
+        eta_s: time left at the measured rate, with its spread from `eta_low_s` to
+            `eta_high_s`; where no total is known, what the trainer says.
+    """
+
+    at: float
+    step_at: float | None
+    step: float | None
+    total_steps: float | None
+    epoch: float | None
+    loss: float | None
+    accuracy: float | None
+    learning_rate: float | None
+    grad_norm: float | None
+    tokens_per_s: float | None
+    steps_per_s: float | None
+    samples_per_s: float | None
+    tokens: float | None
+    loss_smoothed: float | None
+    loss_trend: tuple[float, ...]
+    tokens_per_s_trend: tuple[float, ...]
+    tokens_per_s_usual: float | None
+    measured_steps_per_s: float | None
+    eta_s: float | None
+    eta_low_s: float | None
+    eta_high_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictSeen:
+    """Something that speaks against a run that is alive. ``since``: when it was first so."""
+
+    code: str
+    since: float | None
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
     """One look: everything a plan or a status needs.
 
