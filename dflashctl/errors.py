@@ -16,6 +16,7 @@ fixes its exit code and the ``error.code`` that ``--json`` shows.
     │   ├── SourceUnreadable              a file to push cannot be read here
     │   ├── BadDataset                    no lengths that buckets could be made of
     │   ├── BadBuckets                    a file of boundaries that is none
+    │   ├── UnknownRun                    no run on record by that name, or more than one
     │   └── NoTerminal                    attach without a terminal
     ├── NothingRuns                   3
     ├── NoOptimizer                   3   no detached bucket optimiser to fetch from
@@ -191,6 +192,17 @@ class BadBuckets(UserMistake):
     code = "bad_buckets"
     path: Path
     reason: str
+
+
+@dataclass(eq=False, kw_only=True)
+class UnknownRun(UserMistake):
+    """The word means none of the runs on record (``known``), or several (``fitting``)."""
+
+    code = "unknown_run"
+    target: str
+    word: str
+    fitting: tuple[str, ...]
+    known: tuple[str, ...]
 
 
 @dataclass(eq=False, kw_only=True)

@@ -7,13 +7,13 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from dflashctl.agent import checkpoints, files, gpu, launch, process, runs
 from dflashctl.agent.failures import AgentError, from_os_error
 from dflashctl.agent.journal import Journal, facts, holder, last_step, locked, name_of
-from dflashctl.agent.observe import observe, scene
+from dflashctl.agent.observe import briefly, observe, scene
 from dflashctl.agent.process import Process
 from dflashctl.agent.protocol import (
     Action,
@@ -87,12 +87,12 @@ def what_came_of(ask: Ask, state: StateFolder, emit: Callable[[Event], None]) ->
         run_id=known[-1].get("run_id"),
         failed_at=(begun[-1]["index"] if begun else 0) if failure else None,
         failure=failure,
-        observed=observe(replace(ask.look, gpus=False, probe=None), state),
+        observed=observe(briefly(ask.look), state),
     )
 
 
 def _check_unchanged(commit: Commit, state: StateFolder) -> None:
-    now = observe(replace(commit.look, gpus=False, probe=None), state).fingerprint
+    now = observe(briefly(commit.look), state).fingerprint
     then = commit.fingerprint
     changed = sorted(name for name in now if now[name] != then.get(name))
     if changed:
@@ -133,7 +133,7 @@ class _Transaction:
             run_id=run_id,
             failed_at=failed_at,
             failure=failure,
-            observed=observe(replace(commit.look, gpus=False, probe=None), self.state),
+            observed=observe(briefly(commit.look), self.state),
         )
 
     def _attempt(self, index: int, action: Action) -> tuple[Failure | None, Result]:

@@ -10,6 +10,7 @@ import stat
 import tarfile
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
@@ -20,6 +21,8 @@ from dflashctl.agent.seen import FileSeen
 
 PIECE = 1 << 20
 ARCHIVE = "files.tar"
+# Of all texts in one answer, so that it stays one line of bearable length.
+TEXTS_AT_MOST = 4 << 20
 # Beyond the files themselves, so that records and logs can still be written.
 RESERVE = 16 << 20
 
@@ -31,6 +34,27 @@ def sha256_of(path: Path) -> str:
         while piece := file.read(PIECE):
             digest.update(piece)
     return digest.hexdigest()
+
+
+def see_all(wanted: Iterable[FileWanted], state: StateFolder, texts: int) -> Iterator[FileSeen]:
+    """What is in the place of each; with its text where it differs and is not too long."""
+    room = TEXTS_AT_MOST
+    for file in wanted:
+        seen = see(file, state)
+        if texts and seen.sha256 not in (None, file.sha256):
+            text = read_text(Path(seen.real_dest), min(texts, room))
+            room -= len(text.encode()) if text else 0
+            seen = replace(seen, text=text)
+        yield seen
+
+
+def read_text(path: Path, limit: int) -> str | None:
+    """A file's content if it is text and not longer than that; else None."""
+    with suppress(OSError, UnicodeDecodeError), path.open("rb") as file:
+        data = file.read(limit + 1)
+        if len(data) <= limit and b"\0" not in data:
+            return data.decode("utf-8")
+    return None
 
 
 def see(wanted: FileWanted, state: StateFolder) -> FileSeen:

@@ -8,15 +8,13 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from dflashctl.agent import process, runs, wire
+from dflashctl.agent import files, process, runs, wire
 from dflashctl.agent.failures import AgentError
 from dflashctl.agent.protocol import ListRuns, ReadBlobs, RecallRun
 from dflashctl.agent.recorded import Facts, FileKept, RunRecord, RunsListed, Source, Texts
 from dflashctl.agent.records import RunFolder, StateFolder, read_json
 from dflashctl.agent.seen import RunSeen
 
-# Of all contents together, so that one answer stays one line of bearable length.
-TEXTS_AT_MOST = 8 << 20
 BUCKETS = "DFLASH_BUCKETS"
 
 
@@ -64,11 +62,13 @@ def recall(request: RecallRun, state: StateFolder) -> RunRecord:
     """
     folder = state.run(request.job, request.run_id)
     record = None if os.sep in request.run_id else read_json(folder.run)
-    seen = _see(folder, process.table(), time.time()) if record else None
+    now = time.time()
+    seen = _see(folder, process.table(), now) if record else None
     if record is None or seen is None:
         raise AgentError("no_run", run_id=request.run_id)
-    files = _files(folder, state)
+    kept = _files(folder, state)
     return RunRecord(
+        now=now,
         run=seen,
         cwd=record["cwd"],
         user=record["user"],
@@ -79,7 +79,7 @@ def recall(request: RecallRun, state: StateFolder) -> RunRecord:
         exit_codes=record["exit_codes"],
         fresh=tuple(record.get("fresh") or record["command"]),
         resume=_words(record.get("resume")),
-        files=files,
+        files=kept,
         source=_part(Source, folder.source),
         facts=_part(Facts, folder.facts),
         version=record.get("version"),
@@ -87,7 +87,7 @@ def recall(request: RecallRun, state: StateFolder) -> RunRecord:
         resumed_from=record.get("resumed_from"),
         checkpoints=record.get("checkpoints"),
         repeats=record.get("repeats"),
-        boundaries=_boundaries(seen.env, files, state),
+        boundaries=_boundaries(seen.env, kept, state),
         metrics=None,
     )
 
@@ -118,10 +118,10 @@ def _files(folder: RunFolder, state: StateFolder) -> tuple[FileKept, ...]:
 
 
 def _boundaries(
-    env: dict[str, str], files: tuple[FileKept, ...], state: StateFolder
+    env: dict[str, str], kept: tuple[FileKept, ...], state: StateFolder
 ) -> tuple[int, ...] | None:
     """Those of the buckets that the run was given, from the file of its release."""
-    for file in files:
+    for file in kept:
         if file.dest == env.get(BUCKETS):
             with suppress(OSError, ValueError, TypeError, KeyError):
                 value = json.loads(state.blob(file.sha256).read_bytes())
@@ -132,21 +132,12 @@ def _boundaries(
 def read_blobs(request: ReadBlobs, state: StateFolder) -> Texts:
     """The texts among the kept files that were asked for."""
     texts: dict[str, str] = {}
-    room = TEXTS_AT_MOST
+    room = files.TEXTS_AT_MOST
     for sha256 in dict.fromkeys(request.sha256s):
         if not sha256.isalnum():
             continue
-        text = read_text(state.blob(sha256), min(request.limit, room))
+        text = files.read_text(state.blob(sha256), min(request.limit, room))
         if text is not None:
             texts[sha256] = text
             room -= len(text.encode())
     return Texts(texts=texts)
-
-
-def read_text(path: Any, limit: int) -> str | None:
-    """A file's content if it is text and not longer than that; else None."""
-    with suppress(OSError, UnicodeDecodeError), open(path, "rb") as file:
-        data = file.read(limit + 1)
-        if len(data) <= limit and b"\0" not in data:
-            return data.decode("utf-8")
-    return None

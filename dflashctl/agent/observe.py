@@ -17,7 +17,7 @@ import subprocess
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dflashctl.agent import (
@@ -119,12 +119,17 @@ def job_state(view: Scene, was_cut: bool) -> State:
     return view.run.state if view.run is not None else "NONE"
 
 
+def briefly(look: Look) -> Look:
+    """The same look without what takes time or room and decides nothing in a transaction."""
+    return replace(look, gpus=False, probe=None, texts=0)
+
+
 def observe(look: Look, state: StateFolder) -> Observed:
     """The whole look."""
     question = gpu.Question() if look.gpus else None
     tmux = Tmux(look.tmux_socket)
     view = scene(look, state, tmux)
-    seen_files = tuple(files.see(file, state) for file in look.files)
+    seen_files = tuple(files.see_all(look.files, state, look.texts))
     seen_checkpoints = (
         checkpoints.see(look.checkpoints, state, [file.dest for file in look.files])
         if look.checkpoints

@@ -71,6 +71,7 @@ class Look:
         gpus: whether to ask nvidia-smi (its answer may take seconds).
         term: the operator's terminal type, to be looked up in the target's terminfo.
         dataset: data whose fingerprint is wanted.
+        texts: up to how many bytes a changed file's present text is wanted; 0: not at all.
     """
 
     job: str
@@ -85,6 +86,7 @@ class Look:
     gpus: bool = True
     term: str | None = None
     dataset: str | None = None
+    texts: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

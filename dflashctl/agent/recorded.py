@@ -86,6 +86,7 @@ class RunRecord:
     """All that is on record of one run.
 
     Attributes:
+        now: when it was asked for.
         run: what it is and what has become of it.
         secrets: the names of its secret variables.
         files: its release.
@@ -97,6 +98,7 @@ class RunRecord:
         metrics: the last that were measured.
     """
 
+    now: float
     run: RunSeen
     cwd: str | None
     user: str | None

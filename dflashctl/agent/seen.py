@@ -128,7 +128,8 @@ class FileSeen:
 
     ``real_dest``: where the path leads. ``stored``: a blob with the wanted hash is kept
     on the target already. ``problem``: why it cannot be put there, if so (``directory``,
-    ``unwritable``, ``no_parent``).
+    ``unwritable``, ``no_parent``). ``text``: what is in it, where that was asked for, is
+    another text than the wanted one, and short.
     """
 
     dest: str
@@ -137,6 +138,7 @@ class FileSeen:
     mode: int | None
     stored: bool
     problem: str | None
+    text: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

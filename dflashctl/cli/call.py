@@ -153,6 +153,17 @@ class Call:
         with self.screen.waiting(f"looking at {desired.target.name}"):
             return agent.observe(look)
 
+    def with_texts(self, desired: Desired, seen: Observed) -> Desired:
+        """The job with the texts of its files that are not on the target as they are here."""
+        from dataclasses import replace
+
+        from dflashctl.plan.diff import LONGEST_TEXT
+        from dflashctl.playbook.payload import read_texts
+
+        there = {file.dest: file.sha256 for file in seen.files}
+        differing = {file.dest for file in desired.files if there.get(file.dest) != file.sha256}
+        return replace(desired, texts=read_texts(desired.playbook.files, differing, LONGEST_TEXT))
+
     def who(self) -> Who:
         """Who does it, for the target's records."""
         import getpass

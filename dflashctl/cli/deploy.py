@@ -8,6 +8,7 @@ import typer
 
 from dflashctl.cli.call import begin
 from dflashctl.cli.options import (
+    DiffOption,
     DryRunOption,
     JsonOption,
     NoWaitOption,
@@ -28,6 +29,7 @@ def deploy(  # noqa: PLR0913, PLR0917 - one parameter an option
         typer.Option("--clear-checkpoints", help="Move the checkpoints away before the start."),
     ] = False,
     no_wait: NoWaitOption = False,
+    diff: DiffOption = False,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> int:
@@ -46,8 +48,9 @@ def deploy(  # noqa: PLR0913, PLR0917 - one parameter an option
     with call.at(desired.target) as agent:
         seen = call.observe(agent, desired, look)
         require_tmux(desired.target, seen)
+        desired = call.with_texts(desired, seen)
         plan = plan_deploy(
             desired, seen, restart=restart, clear=clear_checkpoints, wait=not no_wait
         )
-        proposal = Proposal(desired=desired, look=look, seen=seen, plan=plan)
+        proposal = Proposal(desired=desired, look=look, seen=seen, plan=plan, diff=diff)
         return preview(call, proposal) if dry_run else carry_out(call, agent, proposal)

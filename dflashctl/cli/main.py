@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from dflashctl.cli import attach, deploy, inventory, logs, start, status, stop
+from dflashctl.cli import attach, deploy, inventory, logs, runs, start, status, stop
 from dflashctl.cli.call import Call, Color
 from dflashctl.errors import DflashError, Internal, Interrupted
 
@@ -48,6 +48,12 @@ app.command("logs")(logs.logs)
 app.command("stop")(stop.stop)
 app.command("start")(start.start)
 app.add_typer(_inventory, name="inventory")
+_runs = typer.Typer(rich_markup_mode=None)
+_runs.callback(invoke_without_command=True)(runs.runs)
+_runs.command("list")(runs.show_list)
+_runs.command("show")(runs.show)
+_runs.command("diff")(runs.compare)
+app.add_typer(_runs, name="runs")
 
 
 def _show_version(wanted: bool) -> None:

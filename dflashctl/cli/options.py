@@ -26,3 +26,6 @@ DryRunOption = Annotated[
 NoWaitOption = Annotated[
     bool, typer.Option("--no-wait", help="Do not wait until the new run has proved itself.")
 ]
+DiffOption = Annotated[
+    bool, typer.Option("--diff", help="Show the changes of files whole, however long they are.")
+]

@@ -35,12 +35,16 @@ CHANGES = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """A plan with what it was made from. ``look`` is the one that ``seen`` answers."""
+    """A plan with what it was made from. ``look`` is the one that ``seen`` answers.
+
+    ``diff``: whether changes of files are shown whole, however long they are.
+    """
 
     desired: Desired
     look: Look
     seen: Observed
     plan: Plan
+    diff: bool = False
 
     @property
     def target(self) -> str:
@@ -62,7 +66,8 @@ def preview(call: Call, proposal: Proposal) -> int:
         Refused: preflight is against it.
     """
     if not call.json:
-        show_plan(call.screen, call.screen.out, proposal.target, proposal.plan)
+        out = call.screen.out
+        show_plan(call.screen, out, proposal.target, proposal.plan, whole=proposal.diff)
     _refuse(proposal)
     code = CHANGES if proposal.plan.steps else 0
     if call.json:
@@ -83,7 +88,8 @@ def carry_out(call: Call, agent: Agent, proposal: Proposal) -> int:
     plan, screen = proposal.plan, call.screen
     # With nothing to do, saying so is the answer.
     idle = not plan.steps and not plan.refusals
-    show_plan(screen, screen.out if idle and not call.json else screen.err, proposal.target, plan)
+    console = screen.out if idle and not call.json else screen.err
+    show_plan(screen, console, proposal.target, plan, whole=proposal.diff)
     _refuse(proposal)
     if idle:
         return _answer(call, proposal, 0) if call.json else 0

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dflashctl.agent.protocol import ClearCheckpoints, PlaceFiles, Receive
+from dflashctl.agent.runs import release_id
 from dflashctl.errors import MissingSetting, Refusal
 from dflashctl.plan import words
+from dflashctl.plan.diff import placed_diffs
 from dflashctl.plan.model import Plan, Step
 from dflashctl.plan.preflight import preflight, seen_files
 from dflashctl.plan.steps import (
@@ -20,6 +22,7 @@ from dflashctl.plan.steps import (
 
 if TYPE_CHECKING:
     from dflashctl.agent.seen import CheckpointsSeen, Observed
+    from dflashctl.plan.diff import FileDiff
     from dflashctl.plan.model import Desired
 
 
@@ -53,6 +56,7 @@ def plan_deploy(
         notes=(*_cut_notes(seen), *clear_notes, *notes),
         refusals=preflight(desired, seen, steps),
         run_id=desired.run_id,
+        diffs=placing_diffs(desired, seen, place),
     )
 
 
@@ -67,6 +71,8 @@ def _beside_a_running_job(desired: Desired, seen: Observed, *, clear: bool) -> P
         note = f"{name} keeps running in another environment; --restart applies the playbook's"
     elif place:
         note = f"{name} keeps running the old files; --restart applies them"
+    elif seen.run and seen.run.release != release_id(desired.files, seen.run.command):
+        note = f"{name} keeps running an older release than its files; --restart applies them"
     else:
         note = f"{name} keeps running, and its files are in place; --restart starts it anew"
     notes = [*_cut_notes(seen), note]
@@ -81,7 +87,8 @@ def _beside_a_running_job(desired: Desired, seen: Observed, *, clear: bool) -> P
             remedy="add --restart to stop it first: deploy --restart --clear-checkpoints",
         )
         refusals = (running, *refusals)
-    return Plan(steps=steps, notes=tuple(notes), refusals=refusals)
+    diffs = placing_diffs(desired, seen, place)
+    return Plan(steps=steps, notes=tuple(notes), refusals=refusals, diffs=diffs)
 
 
 def _file_steps(desired: Desired, seen: Observed) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
@@ -115,6 +122,16 @@ def _file_steps(desired: Desired, seen: Observed) -> tuple[tuple[Step, ...], tup
             ),
         )
     return receive, place
+
+
+def placing_diffs(
+    desired: Desired, seen: Observed, place: tuple[Step, ...]
+) -> tuple[FileDiff, ...]:
+    """How the files that are put in place differ from what is there now."""
+    there = {file.dest: file for file in seen.files}
+    actions = [step.action for step in place]
+    files = [file for a in actions if isinstance(a, PlaceFiles) for file in a.files]
+    return placed_diffs(tuple(files), there, desired.texts)
 
 
 def _clear_steps(desired: Desired, seen: Observed) -> tuple[tuple[Step, ...], tuple[str, ...]]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dflashctl.agent.protocol import Look, Probe
+from dflashctl.plan.diff import LONGEST_TEXT
 
 if TYPE_CHECKING:
     from dflashctl.plan.model import Desired
@@ -37,6 +38,7 @@ def look_before_start(desired: Desired) -> Look:
         cwd=run.cwd if run else None,
         user=run.user if run else None,
         probe=probe_for(desired.playbook.preflight),
+        texts=LONGEST_TEXT,
     )
 
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from dflashctl.agent.recorded import Source
     from dflashctl.errors import Refusal
     from dflashctl.inventory.model import Target
+    from dflashctl.plan.diff import FileDiff
     from dflashctl.playbook.model import Playbook
 
 
@@ -23,6 +24,7 @@ class Desired:
         files: the playbook's files with their hashes, for the verbs that start a run.
         secrets: variables for the trainer that are shown and recorded nowhere.
         run_id: the id that a run gets if one is started.
+        texts: the contents of those files by their hashes, where they are wanted for a diff.
         source: the checkout that the files come from.
         repeats: the run that is to be started again, for a rollback.
     """
@@ -32,6 +34,7 @@ class Desired:
     files: tuple[FileWanted, ...] = ()
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
     run_id: str = ""
+    texts: dict[str, str] = field(default_factory=dict, repr=False)
     source: Source | None = None
     repeats: str | None = None
 
@@ -49,10 +52,11 @@ class Step:
 class Plan:
     """Steps in order, remarks, and refusals. With a refusal nothing may be done.
 
-    ``run_id`` is set when the plan starts a run.
+    ``run_id`` is set when the plan starts a run. ``diffs``: what placing files changes.
     """
 
     steps: tuple[Step, ...] = ()
     notes: tuple[str, ...] = ()
     refusals: tuple[Refusal, ...] = field(default=())
     run_id: str | None = None
+    diffs: tuple[FileDiff, ...] = ()

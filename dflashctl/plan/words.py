@@ -51,6 +51,11 @@ def listed(items: tuple[str, ...]) -> str:
     return shown if len(items) <= 3 else f"{shown} and {len(items) - 3} more"
 
 
+def tally(names: tuple[str, ...]) -> tuple[str, ...]:
+    """``8x NVIDIA H200``: each name once, with its count."""
+    return tuple(f"{names.count(name)}x {name}" for name in dict.fromkeys(names))
+
+
 def moment(seconds: float) -> str:
     """Seconds since the epoch as ``2026-11-29 12:06 UTC``."""
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"

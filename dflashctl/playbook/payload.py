@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from dflashctl.agent.protocol import FileWanted
@@ -33,3 +34,18 @@ def _hashed(file: PushedFile) -> FileWanted:
         reason = error.strerror or str(error)
         raise SourceUnreadable(path=file.source, reason=reason) from error
     return FileWanted(dest=file.dest, sha256=digest, size=size, mode=file.mode)
+
+
+def read_texts(files: tuple[PushedFile, ...], dests: set[str], limit: int) -> dict[str, str]:
+    """The texts of the files for these places by their hashes; those that are up to ``limit``.
+
+    What cannot be read, is too long or no text is left out: it is for showing only.
+    """
+    texts: dict[str, str] = {}
+    for file in files:
+        with suppress(OSError, UnicodeDecodeError):
+            if file.dest in dests and file.source.stat().st_size <= limit:
+                data = file.source.read_bytes()
+                if b"\0" not in data:
+                    texts[hashlib.sha256(data).hexdigest()] = data.decode("utf-8")
+    return texts

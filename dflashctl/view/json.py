@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dflashctl.agent.seen import Observed
     from dflashctl.errors import DflashError
     from dflashctl.inventory.model import Inventory, Target
+    from dflashctl.plan.diff import FileDiff
     from dflashctl.plan.model import Plan
     from dflashctl.view.status import Report
 
@@ -173,7 +174,19 @@ def plan_object(plan: Plan) -> dict[str, Any]:
             for step in plan.steps
         ],
         "notes": list(plan.notes),
+        "diffs": [diff_object(diff) for diff in plan.diffs],
         "refusals": [plain(refusal) for refusal in plan.refusals],
+    }
+
+
+def diff_object(diff: FileDiff) -> dict[str, Any]:
+    """How one file changes."""
+    return {
+        "path": diff.path,
+        "change": diff.change.replace(" ", "_"),
+        "added": diff.added,
+        "removed": diff.removed,
+        "diff": "".join(f"{line}\n" for line in diff.lines) or None,
     }
 
 

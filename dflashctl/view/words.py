@@ -29,6 +29,8 @@ UNTOUCHED = "Nothing was touched."
 def words_for(error: e.DflashError) -> Words:  # noqa: PLR0911 - one a branch
     """The words for an error, whichever branch of the tree it is on."""
     match error:
+        case e.UnknownRun():
+            return _unknown_run(error)
         case e.UserMistake():
             return _mistake(error)
         case e.Unreachable() | e.HostKeyProblem() | e.NotLetIn() | e.TargetLacks():
@@ -150,6 +152,29 @@ _DATASET_REMEDIES = {
     "no_column": "Name the one with the lengths: --column NAME, or dataset.column.",
     "missing": "Is the path right, and on that machine? --dataset PATH names another.",
 }
+
+
+def _unknown_run(error: e.UnknownRun) -> Words:
+    if not error.known:
+        return Words(
+            message=f"{error.target} has no run on record.",
+            next=f"Start one with: dflashctl deploy -t {error.target}",
+        )
+    if error.fitting:
+        return Words(
+            message=f"'{error.word}' is the beginning or end of {len(error.fitting)} runs.",
+            details=error.fitting[-5:],
+            next="Type one more character of the one that you mean.",
+        )
+    if error.word == "previous":
+        message = f"{error.target} has no run before the current one."
+    else:
+        message = f"{error.target} has no run '{error.word}' on record."
+    return Words(
+        message=message,
+        next="A run is named by its id, the beginning or the end of it, or by the words last "
+        f"and previous. All of them: dflashctl runs -t {error.target}",
+    )
 
 
 def _bad_file(error: e.BadFile) -> Words:

@@ -146,7 +146,7 @@ def test_transactions_have_one_shape(
     assert value["command"] == words[0]
     target = value["targets"]["here"]
     assert set(target) == TRANSACTION
-    assert set(target["plan"]) == {"run_id", "steps", "notes", "refusals"}
+    assert set(target["plan"]) == {"run_id", "steps", "notes", "diffs", "refusals"}
     done = bool(target["plan"]["steps"]) and not dry
     assert (target["transaction"] is not None) == done
     assert len(target["done"]) == (len(target["plan"]["steps"]) if done else 0)

@@ -25,6 +25,7 @@ from dflashctl.agent.protocol import (
     StepBegun,
     StepDone,
 )
+from dflashctl.agent.recorded import RunRecord, RunsListed
 from dflashctl.agent.seen import Observed
 from dflashctl.cli.call import Call
 from dflashctl.cli.main import main
@@ -32,7 +33,7 @@ from dflashctl.errors import DflashError
 from dflashctl.inventory.model import Target
 from dflashctl.link.transport import Progress, Words
 from dflashctl.playbook.model import PushedFile
-from tests.plan.scenes import BARE, RUNNING, SESSION, placed
+from tests.plan.scenes import BARE, NOW, RUNNING, SESSION, placed
 
 INVENTORY = """\
 version: 1
@@ -110,6 +111,16 @@ class Agent:
             return answer
         return answer(self.world.commits[-1], on_event)
 
+    def list_runs(self, job: str) -> RunsListed:
+        runs = tuple(record.run for record in self.world.records)
+        return RunsListed(now=NOW, current=runs[-1].id if runs else None, runs=runs)
+
+    def recall(self, job: str, run_id: str) -> RunRecord:
+        return next(record for record in self.world.records if record.run.id == run_id)
+
+    def read_blobs(self, sha256s: Sequence[str], limit: int) -> dict[str, str]:
+        return {sha: text for sha, text in self.world.blobs.items() if sha in sha256s}
+
     def logs(self, request: Logs) -> Iterator[LogText | LogEnd]:
         self.world.log_requests.append(request)
         for piece in self.world.log:
@@ -171,6 +182,8 @@ class World:
     commits: list[Commit] = field(default_factory=list)
     asked: list[Ask] = field(default_factory=list)
     log_requests: list[Logs] = field(default_factory=list)
+    records: list[RunRecord] = field(default_factory=list)
+    blobs: dict[str, str] = field(default_factory=dict)
     closed: int = 0
 
     def run(self, *arguments: str) -> Result:

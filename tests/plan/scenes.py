@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from dflashctl.agent.protocol import Action, FileWanted
+from dflashctl.agent.recorded import Facts, FileKept, RunRecord, Source
+from dflashctl.agent.runs import release_id
 from dflashctl.agent.seen import (
     CheckpointsSeen,
     DiskSeen,
@@ -35,6 +37,7 @@ GB = 1_000_000_000
 OLD, NEW = "a" * 64, "b" * 64
 TRAIN = FileWanted(dest="/root/train.py", sha256=NEW, size=2000, mode=0o644)
 SCRIPT = FileWanted(dest="/root/start.sh", sha256="c" * 64, size=100, mode=0o755)
+NOW = 1_795_867_560.0
 RUN_ID = "2026-11-29T1206Z-dflash-k3f9"
 
 PLAYBOOK = Playbook(
@@ -87,7 +90,7 @@ RUNNING = RunSeen(
     session="dflash",
     command=("bash", "/root/start.sh"),
     env={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
-    release="0123456789ab",
+    release=release_id((TRAIN, SCRIPT), ("bash", "/root/start.sh")),
     started_by="ann@desk",
 )
 FAILED = replace(
@@ -97,6 +100,40 @@ FAILED = replace(
     exit_code=1,
     exit_name="failed",
     processes=0,
+)
+# The run before RUNNING, with an older train.py.
+EARLIER = replace(
+    FAILED,
+    id="2026-11-27T0800Z-dflash-zz77",
+    started_at=1_795_766_400.0,
+    ended_at=1_795_852_800.0,
+    release="ba9876543210",
+)
+RECORD = RunRecord(
+    now=NOW,
+    run=EARLIER,
+    cwd="/root",
+    user=None,
+    env_base="login",
+    secrets=("WANDB_API_KEY",),
+    signal="INT",
+    grace_s=120.0,
+    exit_codes={"75": "interrupted"},
+    fresh=("bash", "/root/start.sh"),
+    resume=None,
+    files=(
+        FileKept(dest="/root/train.py", sha256=OLD, size=1900, mode=0o644, kept=True),
+        FileKept(dest="/root/start.sh", sha256=SCRIPT.sha256, size=100, mode=0o755, kept=True),
+    ),
+    source=Source(commit="f" * 40, branch="main", dirty=False, diff="", whole=True),
+    facts=Facts(driver="570.124.06", gpus=("NVIDIA H200",) * 8, python="3.11.2", torch="2.9.1"),
+    version="0.1.0",
+    transaction="t-2026-11-27T0800Z-dflash-aaaa",
+    resumed_from=None,
+    checkpoints="/workspace/checkpoints",
+    repeats=None,
+    boundaries=None,
+    metrics=None,
 )
 SESSION = SessionSeen(
     name="dflash",
@@ -171,7 +208,7 @@ SEVENTEEN = replace(
 # Never started, everything ready for it, nothing of the playbook there yet.
 BARE = Observed(
     fingerprint={},
-    now=1_795_867_560.0,
+    now=NOW,
     hostname="dflash",
     user="root",
     boot_id="b00t",
