@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dflashctl.buckets.failures import BadLengths
+from dflashctl.buckets.failures import BadLengths, offenders
 from dflashctl.buckets.settings import Settings, load
 
 if TYPE_CHECKING:
@@ -296,18 +296,23 @@ def _checked(lengths: ArrayLike, settings: Settings) -> Integers:
     if given.ndim != 1 or given.dtype.kind not in "iu":
         raise BadLengths("not-integers", f"lengths are a list of whole numbers, not {given.dtype}")
     sizes = np.ascontiguousarray(given, dtype=np.int64)
-    limits = [("above-budget", settings.token_budget, "above the token budget")]
+    limits = [
+        (
+            "above-budget",
+            settings.token_budget,
+            f"above {settings.token_budget:,} tokens, the budget",
+        )
+    ]
     if settings.strategy == "bucketed":
         limits.append(("above-boundaries", settings.boundaries[-1] - 1, "past the last boundary"))
     for problem, most, words in limits:
         _refuse(sizes, sizes > most, problem, words)
-    _refuse(sizes, sizes < 1, "zero", "below 1")
+    _refuse(sizes, sizes < 1, "zero", "below 1 token")
     return sizes
 
 
 def _refuse(lengths: Integers, wrong: NDArray[np.bool_], problem: str, words: str) -> None:
     where = np.flatnonzero(wrong)
     if where.size:
-        named = ", ".join(f"sample {i}: {lengths[i]}" for i in where[:_OFFENDERS].tolist())
-        text = f"{where.size:,} of {lengths.size:,} lengths are {words} ({named})"
-        raise BadLengths(problem, text, count=int(where.size))
+        first = [(i, int(lengths[i])) for i in where[:_OFFENDERS].tolist()]
+        raise offenders(problem, words, int(where.size), first)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class BucketsError(Exception):
     """The root of this package's errors; its text is one sentence that a person can use."""
@@ -24,6 +26,15 @@ class BadLengths(BucketsError):
         self.problem = problem
         self.count = count
         self.first = first
+
+
+def offenders(problem: str, words: str, count: int, first: Iterable[tuple[int, int]]) -> BadLengths:
+    """The error for samples whose length is wrong: how many, and the first of them."""
+    named = tuple(first)
+    samples = "1 sample is" if count == 1 else f"{count:,} samples are"
+    some = ", ".join(f"sample {number:,}: {length:,}" for number, length in named)
+    more = ", ..." if count > len(named) else ""
+    return BadLengths(problem, f"{samples} {words} ({some}{more})", count=count, first=named)
 
 
 class BadBoundaries(BucketsError):
