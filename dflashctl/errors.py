@@ -17,7 +17,10 @@ fixes its exit code and the ``error.code`` that ``--json`` shows.
     │   ├── BadDataset                    no lengths that buckets could be made of
     │   ├── BadBuckets                    a file of boundaries that is none
     │   ├── UnknownRun                    no run on record by that name, or more than one
-    │   └── NoTerminal                    attach without a terminal
+    │   ├── NoTerminal                    attach without a terminal
+    │   ├── BadAddress                    a host that is none
+    │   ├── CannotWrite                   a file cannot be written here
+    │   └── NeedsYes                      what asks on a terminal, and there is none
     ├── NothingRuns                   3
     ├── NoOptimizer                   3   no detached bucket optimiser to fetch from
     ├── Refused                       65  preflight; nothing was touched
@@ -30,11 +33,14 @@ fixes its exit code and the ``error.code`` that ``--json`` shows.
     │   └── OptimizerAtWork               a detached bucket optimiser is at it already
     ├── HostKeyProblem                76
     │   ├── HostKeyUnknown
-    │   └── HostKeyChanged
+    │   ├── HostKeyChanged
+    │   └── OtherFingerprint              not the one that was asked for
     ├── NotLetIn                      77
+    │   └── NotRoot                       let in, but pct is for root
     ├── TargetLacks                   78
     │   ├── ContainerStopped
     │   ├── NoSuchContainer
+    │   ├── PctFailed                     it cannot tell its containers
     │   ├── MissingTool                   no python3, no tmux
     │   └── MissingModule                 the dataset's interpreter lacks numpy or pyarrow
     └── Interrupted                   130
@@ -214,6 +220,37 @@ class NoTerminal(UserMistake):
 
 
 @dataclass(eq=False, kw_only=True)
+class BadAddress(UserMistake):
+    """Neither a name of the inventory nor ``[user@]host[:port]``."""
+
+    code = "bad_address"
+    text: str
+
+
+@dataclass(eq=False, kw_only=True)
+class CannotWrite(UserMistake):
+    """A file on this machine cannot be written."""
+
+    code = "cannot_write"
+    path: Path
+    reason: str
+
+
+@dataclass(eq=False, kw_only=True)
+class NeedsYes(UserMistake):
+    """What cannot be undone asks on a terminal; there is none, and no ``--yes``.
+
+    Attributes:
+        what: what would be done: ``record a host key``.
+        details: what the question would have shown.
+    """
+
+    code = "needs_yes"
+    what: str
+    details: tuple[str, ...] = ()
+
+
+@dataclass(eq=False, kw_only=True)
 class NothingRuns(DflashError):
     """The verb needs a running job, and there is none. ``state`` says what there is.
 
@@ -346,7 +383,10 @@ class HostKeyProblem(DflashError):
 
 @dataclass(eq=False, kw_only=True)
 class HostKeyUnknown(HostKeyProblem):
-    """known_hosts has no key for the host. Fingerprints as OpenSSH writes them."""
+    """known_hosts has no key for the host. Fingerprints as OpenSSH writes them.
+
+    ``options``: what was said about the way, to be said again to ``inventory trust``.
+    """
 
     code = "host_key_unknown"
     target: str
@@ -355,6 +395,7 @@ class HostKeyUnknown(HostKeyProblem):
     key_type: str
     fingerprint: str
     known_hosts: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
 
 
 @dataclass(eq=False, kw_only=True)
@@ -373,6 +414,19 @@ class HostKeyChanged(HostKeyProblem):
 
 
 @dataclass(eq=False, kw_only=True)
+class OtherFingerprint(HostKeyProblem):
+    """An unknown host shows another key than the fingerprint that was asked for."""
+
+    code = "other_fingerprint"
+    target: str
+    host: str
+    port: int
+    key_type: str
+    fingerprint: str
+    wanted: tuple[str, ...]
+
+
+@dataclass(eq=False, kw_only=True)
 class NotLetIn(DflashError):
     """The host refused every key and password that was offered."""
 
@@ -383,6 +437,13 @@ class NotLetIn(DflashError):
     address: str
     tried: tuple[str, ...] = ()
     reason: str = ""
+
+
+@dataclass(eq=False, kw_only=True)
+class NotRoot(NotLetIn):
+    """The host lets us in, but not as root, and ``pct`` is for root only."""
+
+    code = "not_root"
 
 
 class TargetLacks(DflashError):
@@ -410,6 +471,15 @@ class NoSuchContainer(TargetLacks):
     target: str
     vmid: int
     host: str
+
+
+@dataclass(eq=False, kw_only=True)
+class PctFailed(TargetLacks):
+    """``pct list`` failed on a Proxmox host, although we are root there."""
+
+    code = "pct_failed"
+    target: str
+    reason: str
 
 
 @dataclass(eq=False, kw_only=True)

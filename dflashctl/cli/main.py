@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from dflashctl.cli import attach, deploy, inventory, logs, runs, start, status, stop
+from dflashctl.cli import (
+    attach,
+    deploy,
+    discover,
+    inventory,
+    logs,
+    runs,
+    start,
+    status,
+    stop,
+    trust,
+)
 from dflashctl.cli.call import Call, Color
 from dflashctl.errors import DflashError, Internal, Interrupted
 
@@ -40,6 +51,8 @@ app = typer.Typer(
 )
 _inventory = typer.Typer(help="What the inventory says.", rich_markup_mode=None)
 _inventory.command("show")(inventory.show)
+_inventory.command("discover")(discover.discover)
+_inventory.command("trust")(trust.trust)
 
 app.command("deploy")(deploy.deploy)
 app.command("status")(status.status)

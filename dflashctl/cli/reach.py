@@ -9,9 +9,11 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Self
 
-    from dflashctl.inventory.model import Target
+    from dflashctl.inventory.model import SshAddress, Target
     from dflashctl.link.client import Agent
-    from dflashctl.link.transport import Words
+    from dflashctl.link.ssh import SshHost
+    from dflashctl.link.sshconfig import Hop
+    from dflashctl.link.transport import Transport, Words
 
 
 class Reach:
@@ -42,6 +44,18 @@ class Reach:
         from dflashctl.link.connect import open_agent
 
         return open_agent(target, self._connections)
+
+    def transport(self, target: Target) -> Transport:
+        """The way to the target itself; nothing is connected before it is used."""
+        return self._connections.transport(target)
+
+    def hop(self, address: SshAddress) -> Hop:
+        """What ssh's configuration makes of an address. Raises BadFile."""
+        return self._connections.hop(address)
+
+    def on_the_way(self, address: SshAddress) -> tuple[SshHost, ...]:
+        """The hosts that a connection there goes to and through, the nearest first."""
+        return self._connections.on_the_way(address)
 
     def terminal_words(self, target: Target, words: Words) -> Words:
         """Words that, run here, run ``words`` on the target with this terminal."""

@@ -47,6 +47,19 @@ class Connections:
             return ContainerTransport(host, route.host_name, route.vmid, target.name)
         return self._to_host(route, target.name)
 
+    def hop(self, address: SshAddress) -> Hop:
+        """Everything about the way to an address. Raises BadFile: ssh's own configuration."""
+        return self._resolve(address)
+
+    def on_the_way(self, address: SshAddress) -> tuple[SshHost, ...]:
+        """The hosts that a connection to the address is made to, the nearest to us first."""
+        hop: Hop | str | None = self._resolve(address)
+        hosts: list[SshHost] = []
+        while hop is not None and not isinstance(hop, str):
+            hosts.insert(0, self._host(hop))
+            hop = hop.via
+        return tuple(hosts)
+
     def bundle(self) -> Bundle:
         """What is shipped to targets, read once."""
         with self._lock:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from dflashctl.errors import ContainerStopped, DflashError, MissingTool, NoSuchContainer, NotLetIn
+from dflashctl.errors import ContainerStopped, DflashError, MissingTool, NoSuchContainer, NotRoot
 from dflashctl.link.local import NOT_FOUND
 from dflashctl.link.transport import (
     Channel,
@@ -74,7 +74,7 @@ class ContainerTransport:
         if code == NOT_FOUND:
             return MissingTool(target=self._target, tool="pct", detail=f"on {self._host_name}")
         if code not in (0, None) and who.strip() != "0":
-            return NotLetIn(
+            return NotRoot(
                 target=self._target,
                 user=f"uid {who.strip()}",
                 address=self._host_name,

@@ -7,6 +7,7 @@ import binascii
 import fnmatch
 import hashlib
 import hmac
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SSH_PORT = 22
+# That of SHA-1, by which known_hosts hides names.
+_SALT_BYTES = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +117,11 @@ class KnownHosts:
             known_hosts=tuple(str(path) for path in self.paths),
         )
 
+    def vouching(self, name: HostName, blob: bytes) -> KnownKey | None:
+        """The line that says that the key is the host's, if there is one."""
+        known = self._known(name.listed_as) or self._known(name.without_port)
+        return next((key for key in known if key.blob == blob and not key.revoked), None)
+
     def _known(self, name: str | None) -> tuple[KnownKey, ...]:
         return tuple(key for key in self.keys if name is not None and key.is_for(name))
 
@@ -131,6 +139,29 @@ class KnownHosts:
             known_hosts=str(known.path),
             line=known.line,
         )
+
+
+def record(path: Path, name: HostName, key_type: str, blob: bytes, *, hashed: bool) -> None:
+    """Add a host's key to a known_hosts file, which is made if it is not there.
+
+    ``hashed``: so that nobody can read from the file which hosts are known.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    listed = name.listed_as
+    if hashed:
+        salt = os.urandom(_SALT_BYTES)
+        digest = hmac.new(salt, listed.encode("utf-8"), hashlib.sha1).digest()
+        listed = "|1|" + "|".join(base64.b64encode(part).decode() for part in (salt, digest))
+    line = f"{listed} {key_type} {base64.b64encode(blob).decode('ascii')}\n"
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+    with path.open("r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 1))
+        unended = file.read() not in (b"", b"\n")
+        file.write(b"\n" * unended + line.encode("utf-8"))
 
 
 def read_known_hosts(paths: Sequence[Path]) -> KnownHosts:

@@ -90,6 +90,47 @@ class SshHost:
         """The shared connection as Fabric's own object, to go through it."""
         return self._connection(target).fabric
 
+    def shown_key(self, target: str) -> tuple[str, bytes]:
+        """The key that the host shows, whoever vouches for it; nobody logs in.
+
+        Returns:
+            Its type, and the public key in ssh's wire format.
+
+        Raises:
+            Unreachable: it shows none.
+            HostKeyProblem, NotLetIn: a host on the way to it.
+        """
+        gateway = self._gateway.transport(target) if self._gateway is not None else None
+        known = read_known_hosts(self.hop.known_hosts)
+        wire: Dialled | None = None
+        transport = None
+        try:
+            sock: Any
+            if gateway is None:
+                wire = dial(self.hop)
+                sock = wire.sock
+            else:
+                there = (self.hop.host, self.hop.port)
+                sock = gateway.open_channel("direct-tcpip", there, ("", 0), timeout=_ANSWER_S)
+            transport = _transport_factory(known.key_types(self.name))(sock)
+            transport.banner_timeout = _BANNER_S
+            transport.start_client(timeout=_HANDSHAKE_S)
+            key = transport.get_remote_server_key()
+            return key.get_name(), key.asbytes()
+        except BaseException as error:
+            self._explain(error, target, wire.close() if wire is not None else "")
+            raise
+        finally:
+            if transport is not None:
+                transport.close()
+            if wire is not None:
+                wire.close()
+
+    @property
+    def name(self) -> HostName:
+        """The host as known_hosts may list it."""
+        return HostName(host=self.hop.host, port=self.hop.port, alias=self.hop.host_key_alias)
+
     def close(self) -> None:
         """Close every connection. One that is being made now is closed when it is made."""
         # Without the lock: after Ctrl-C nobody waits for a connection that takes its time.
@@ -124,11 +165,8 @@ class SshHost:
 
     def _connect(self, target: str) -> _Connection:
         """A new connection, host key checked and let in."""
-        from paramiko.ssh_exception import ChannelException, SSHException
-
-        hop = self.hop
+        hop, name = self.hop, self.name
         known = read_known_hosts(hop.known_hosts)
-        name = HostName(host=hop.host, port=hop.port, alias=hop.host_key_alias)
         gateway = self._gateway.fabric_connection(target) if self._gateway is not None else None
         began = time.monotonic()
         wire: Dialled | None = None
@@ -144,14 +182,7 @@ class SshHost:
         except BaseException as error:
             if connection is not None:
                 connection.client.close()
-            proxy_said = wire.close() if wire is not None else ""
-            if isinstance(error, ChannelException) and self._gateway is not None:
-                reason = f"{self._gateway.hop.place} cannot reach it: {error.text}"
-                raise self._unreachable(target, reason) from error
-            # UnicodeError: Python refuses the name before the system sees it.
-            if isinstance(error, SSHException | OSError | EOFError | UnicodeError):
-                reason = "; ".join(filter(None, (in_words(error), proxy_said)))
-                raise self._unreachable(target, reason) from error
+            self._explain(error, target, wire.close() if wire is not None else "")
             raise
         made = _Connection(connection, wire)
         made.transport.set_keepalive(_KEEPALIVE_S)
@@ -166,6 +197,18 @@ class SshHost:
             time.monotonic() - began,
         )
         return made
+
+    def _explain(self, error: BaseException, target: str, proxy_said: str) -> None:
+        """Raise Unreachable if the error means that; ``proxy_said``: the ProxyCommand's words."""
+        from paramiko.ssh_exception import ChannelException, SSHException
+
+        if isinstance(error, ChannelException) and self._gateway is not None:
+            reason = f"{self._gateway.hop.place} cannot reach it: {error.text}"
+            raise self._unreachable(target, reason) from error
+        # UnicodeError: Python refuses the name before the system sees it.
+        if isinstance(error, SSHException | OSError | EOFError | UnicodeError):
+            reason = "; ".join(filter(None, (in_words(error), proxy_said)))
+            raise self._unreachable(target, reason) from error
 
     def _unreachable(self, target: str, reason: str) -> Unreachable:
         return Unreachable(target=target, address=self.hop.place, reason=reason)

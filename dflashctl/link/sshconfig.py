@@ -45,6 +45,8 @@ class Hop:
         host_key_alias: the name to look for in them instead of host and port.
         connect_s: seconds that making the connection may take.
         via: the hop to go through; or the text of a ProxyCommand; or None.
+        record_in: the file that a new host key is recorded in; None: the user has none.
+        hash_names: whether the names in it are to be unreadable (HashKnownHosts).
     """
 
     address: str
@@ -59,6 +61,8 @@ class Hop:
     host_key_alias: str | None
     connect_s: float
     via: Hop | str | None
+    record_in: Path | None
+    hash_names: bool
 
     @property
     def place(self) -> str:
@@ -128,6 +132,8 @@ def _resolve(address: SshAddress, jumps_left: int) -> Hop:
         host_key_alias=None,
         connect_s=_seconds(first("connecttimeout")),
         via=None,
+        record_in=None,
+        hash_names=first("hashknownhosts") == "yes",
     )
     alias = first("hostkeyalias")
     user_files = _paths(settings.get("userknownhostsfile"), hop)
@@ -140,6 +146,7 @@ def _resolve(address: SshAddress, jumps_left: int) -> Hop:
         known_hosts=(*user_files, *_paths(settings.get("globalknownhostsfile"), hop)),
         host_key_alias=_expand(alias, hop) if alias else None,
         via=_way(address, settings, hop, jumps_left),
+        record_in=user_files[0] if user_files else None,
     )
 
 

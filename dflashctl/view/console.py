@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import sys
@@ -73,9 +74,19 @@ class Screen:
 
     def show(self, renderable: RenderableType) -> None:
         """A table or a text as the answer, without the blanks that fill its cells."""
-        with self.out.capture() as drawn:
-            self.out.print(renderable)
-        self.write(re.sub(r" +$", "", drawn.get(), flags=re.MULTILINE))
+        self.write(self._drawn(self.out, renderable))
+
+    def note(self, renderable: RenderableType) -> None:
+        """The same on standard error, where it goes with the answer."""
+        drawn = self._drawn(self.err, renderable)
+        with contextlib.suppress(BrokenPipeError):
+            sys.stderr.write(drawn)
+
+    @staticmethod
+    def _drawn(console: Console, renderable: RenderableType) -> str:
+        with console.capture() as drawn:
+            console.print(renderable)
+        return re.sub(r" +$", "", drawn.get(), flags=re.MULTILINE)
 
     def say(self, text: str, *, lead: str = "", style: str = "") -> None:
         """A paragraph on standard error; ``text`` is cleaned here."""
@@ -132,6 +143,18 @@ class Screen:
         finally:
             if live is not None:
                 live.start()
+
+    def ask(self, question: str) -> bool:
+        """Whether the person at the terminal answers ``yes``; a mere ``y`` is asked again."""
+        with self.still():
+            while True:
+                self.err.print(question, end="", soft_wrap=True)
+                match sys.stdin.readline().strip().lower():
+                    case "yes":
+                        return True
+                    case "no" | "n" | "":
+                        return False
+                question = "Please type yes or no: "
 
     def debug_log(self) -> None:
         """From here on, show on standard error what the parts log."""

@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from shlex import join
 
 from dflashctl import errors as e
 from dflashctl.plan.words import counted
 from dflashctl.view.failures import failure_words, standing
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
-    """An error as people read it.
-
-    ``message`` says what happened and where; ``details`` are lines under it; ``next``
-    says what state things are in, where that matters, and what to do.
-    """
-
-    message: str
-    next: str
-    details: tuple[str, ...] = ()
-
-
-UNTOUCHED = "Nothing was touched."
+from dflashctl.view.keywords import host_key_words
+from dflashctl.view.wording import UNTOUCHED, Words
 
 
 def words_for(error: e.DflashError) -> Words:  # noqa: PLR0911 - one a branch
@@ -95,7 +80,7 @@ def _mistake(error: e.UserMistake) -> Words:  # noqa: PLR0911 - one a branch
             return Words(
                 message=f"there is no {error.kind} here.",
                 details=tuple(f"looked in: {place}" for place in error.looked_in),
-                next=f"Write one there, or name one with {option} PATH.",
+                next=f"Begin with one: dflashctl init. Or name yours with {option} PATH.",
             )
         case e.UnknownTarget():
             return _unknown_target(error)
@@ -143,7 +128,7 @@ def _mistake(error: e.UserMistake) -> Words:  # noqa: PLR0911 - one a branch
                 next="Run it in a terminal; or read the output with: dflashctl logs -f",
             )
         case _:
-            return Words(message="that cannot be done as typed.", next="See: dflashctl --help")
+            return _mistake_here(error)
 
 
 _DATASET_REMEDY = "See docs/optimize-buckets.md for what can be read and how it is named."
@@ -175,6 +160,30 @@ def _unknown_run(error: e.UnknownRun) -> Words:
         next="A run is named by its id, the beginning or the end of it, or by the words last "
         f"and previous. All of them: dflashctl runs -t {error.target}",
     )
+
+
+def _mistake_here(error: e.UserMistake) -> Words:
+    """About this machine, not about the files of the job."""
+    match error:
+        case e.BadAddress():
+            return Words(
+                message=f"{error.text!r} is no target of the inventory, and no address.",
+                next="An address is [user@]host[:port], or a name of ~/.ssh/config. "
+                "The targets: dflashctl inventory show",
+            )
+        case e.CannotWrite():
+            return Words(
+                message=f"{error.path} cannot be written: {error.reason}.",
+                next="Put that right and run the command again; what is there stays.",
+            )
+        case e.NeedsYes():
+            return Words(
+                message=f"to {error.what} needs your word, and there is no terminal to ask on.",
+                details=error.details,
+                next=f"{UNTOUCHED} Say it with --yes.",
+            )
+        case _:
+            return Words(message="that cannot be done as typed.", next="See: dflashctl --help")
 
 
 def _bad_file(error: e.BadFile) -> Words:
@@ -221,60 +230,32 @@ def _way(error: e.Unreachable | e.HostKeyProblem | e.NotLetIn | e.TargetLacks) -
                 f"Ask what came of it with: dflashctl status -t {error.target}",
             )
         case e.Unreachable():
+            at = "" if error.address in (error.target, f"{error.target}:22") else error.address
             return Words(
-                message=f"{error.target} cannot be reached at {error.address}: {error.reason}.",
+                message=f"{error.target} cannot be reached{f' at {at}' if at else ''}: "
+                f"{error.reason}.",
                 next="Nothing was changed there. Is the machine up, and the address in the "
                 f"inventory right? Try: ssh ssh://{error.address} true",
             )
-        case e.HostKeyUnknown():
-            return _key_unknown(error)
-        case e.HostKeyChanged():
-            return _key_changed(error)
+        case e.HostKeyProblem():
+            return host_key_words(error)
+        case e.NotRoot():
+            return Words(
+                message=f"on {error.address} we are {error.user}, and pct works for root only.",
+                next=f"{UNTOUCHED} Arrive as root: `user: root` at the host in the inventory, or "
+                "root@HOST. docs/getting-started.md shows how to keep root's key narrow.",
+            )
         case e.NotLetIn():
             tried = f" Tried: {', '.join(error.tried)}." if error.tried else ""
             reason = f" ({error.reason})" if error.reason else ""
             return Words(
                 message=f"{error.address} does not let {error.user} in{reason}.{tried}",
-                next="Check user and identity_file of the host in the inventory. This should "
-                f"work first: {join(('ssh', f'ssh://{error.user}@{error.address}', 'true'))}",
+                next="Check user and identity_file of the host in the inventory, or "
+                "--identity-file. This should work first: "
+                f"{join(('ssh', f'ssh://{error.user}@{error.address}', 'true'))}",
             )
         case e.TargetLacks():
             return _lacks(error)
-        case _:
-            return Words(
-                message="the host's key could not be checked.", next="Run it again with --debug."
-            )
-
-
-def _key_unknown(error: e.HostKeyUnknown) -> Words:
-    files = ", ".join(error.known_hosts) or "known_hosts"
-    # Where it will be looked for again.
-    into = ("-o", f"UserKnownHostsFile={error.known_hosts[0]}") if error.known_hosts else ()
-    return Words(
-        message=f"the key of {_place(error)} is not known here.",
-        details=(f"it shows {error.key_type} {error.fingerprint}", f"looked in: {files}"),
-        next="Compare that fingerprint with the machine's own (there: ssh-keygen -lf "
-        "/etc/ssh/ssh_host_ed25519_key.pub). If they agree, let ssh record it: "
-        f"{join(('ssh', *into, '-p', str(error.port), error.host))}",
-    )
-
-
-def _key_changed(error: e.HostKeyChanged) -> Words:
-    place = error.host if error.port == 22 else f"[{error.host}]:{error.port}"
-    return Words(
-        message=f"{_place(error)} shows another key than the one known here.",
-        details=(
-            f"it shows  {error.key_type} {error.fingerprint}",
-            f"known is  {error.expected}  ({error.known_hosts}:{error.line})",
-        ),
-        next="Either the machine was set up anew, or something stands in between: find out "
-        "which before you go on. Only if the new key is right: "
-        f"{join(('ssh-keygen', '-f', error.known_hosts, '-R', place))}",
-    )
-
-
-def _place(error: e.HostKeyUnknown | e.HostKeyChanged) -> str:
-    return error.host if error.port == 22 else f"{error.host} port {error.port}"
 
 
 def _lacks(error: e.TargetLacks) -> Words:
@@ -289,6 +270,12 @@ def _lacks(error: e.TargetLacks) -> Words:
                 message=f"{error.host} has no container {error.vmid} ({error.target}).",
                 next=f"Check vmid in the inventory. On {error.host}, pct list shows what it has; "
                 "a container of another cluster node is known on that node only.",
+            )
+        case e.PctFailed():
+            return Words(
+                message=f"pct list fails on {error.target}: {error.reason or 'it says nothing'}.",
+                next="Try it there. Its containers are kept by the cluster file system: "
+                "systemctl status pve-cluster",
             )
         case e.MissingTool():
             detail = f" ({error.detail})" if error.detail else ""

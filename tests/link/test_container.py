@@ -14,7 +14,7 @@ from dflashctl.errors import (
     DflashError,
     MissingTool,
     NoSuchContainer,
-    NotLetIn,
+    NotRoot,
 )
 from dflashctl.inventory.model import InContainer, Local, SshAddress, Target
 from dflashctl.link.connect import Connections
@@ -138,7 +138,7 @@ def test_nothing_is_removed_where_no_temporary_folder_was_made():
         (255, (2, b"0\n"), NoSuchContainer),
         (127, (127, b"0\n"), MissingTool),
         (127, (0, b"0\nstatus: running\n"), MissingTool),
-        (255, (255, b"1000\n"), NotLetIn),
+        (255, (255, b"1000\n"), NotRoot),
         (1, (0, b"0\nstatus: running\n"), None),
         (None, (None, b""), None),
     ],

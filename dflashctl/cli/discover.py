@@ -1,0 +1,126 @@
+"""inventory discover: which containers a Proxmox host has, as lines of an inventory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dflashctl.cli.call import begin
+from dflashctl.cli.host import (
+    HostArgument,
+    IdentityOption,
+    KnownHostsOption,
+    host_named,
+    inventory_here,
+)
+from dflashctl.cli.options import JsonOption
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dflashctl.cli.call import Call
+    from dflashctl.cli.host import Host
+    from dflashctl.cli.reach import Reach
+    from dflashctl.inventory.found import Found
+    from dflashctl.inventory.model import Inventory
+
+
+def discover(
+    ctx: typer.Context,
+    host: HostArgument,
+    identity_file: IdentityOption = None,
+    known_hosts_file: KnownHostsOption = None,
+    write: Annotated[bool, typer.Option("--write", help="Add what is new to the inventory.")] = (
+        False
+    ),
+    as_json: JsonOption = False,
+) -> int:
+    """Ask a Proxmox host for its containers, and print them for the inventory.
+
+    With --write they are added to it; what it says already stays as it is.
+    """
+    from dflashctl.view import json
+    from dflashctl.view.discovery import found_objects, say_found, show_added, show_yaml
+
+    call = begin(ctx, "inventory discover", as_json)
+    named = host_named(call, host, identity_file, known_hosts_file)
+    found = ask(call, named)
+    say_found(call.screen, found)
+    path = add(call, found) if write else None
+    if as_json:
+        call.screen.write(json.envelope("inventory discover", 0, found_objects(found)))
+    elif path is not None:
+        show_added(call.screen, found, path)
+    else:
+        show_yaml(call.screen, found)
+    return 0
+
+
+def ask(call: Call, named: Host) -> Found:
+    """Ask a host for its containers, and set its answer beside the inventory.
+
+    Raises:
+        Unreachable, HostKeyProblem, NotLetIn: it was not reached.
+        NotRoot, PctFailed: it was, and cannot tell its containers.
+    """
+    from dflashctl.errors import HostKeyUnknown, NotRoot, PctFailed
+    from dflashctl.inventory.discover import fitting_name
+    from dflashctl.inventory.found import beside, listed_hosts
+    from dflashctl.link.proxmox import ask_host
+
+    target, inventory = named.target, inventory_here(call)
+    with call.reach() as reach:
+        try:
+            with call.screen.waiting(f"asking {named.place} for its containers"):
+                seen = ask_host(reach.transport(target), target.name, named.place)
+        except HostKeyUnknown as unknown:
+            unknown.options = named.trust_options
+            raise
+        listed = named.listed or _same_host(reach, named, inventory)
+    if seen.failed is not None and seen.uid != 0:
+        raise NotRoot(target=target.name, user=f"uid {seen.uid}", address=target.name)
+    if seen.failed is not None:
+        raise PctFailed(target=target.name, reason=seen.failed)
+    taken = {one.name for one in inventory.targets} if inventory else set()
+    chosen = listed or fitting_name(seen.hostname, "host", taken)
+    known = listed_hosts(inventory.path)[listed] if inventory and listed else None
+    return beside(seen, named.said, chosen, named.route, known)
+
+
+def add(call: Call, found: Found) -> Path:
+    """Add what is new to the inventory file, which is replaced at once; its path.
+
+    Raises:
+        NoFile: there is none.
+        BadFile: it is written so that nothing can be added by itself.
+        CannotWrite: it cannot be replaced.
+    """
+    from dflashctl.document.read import read_text
+    from dflashctl.inventory.write import add_containers, add_host, replace_file
+
+    path = call.inventory.path
+    before = read_text(path, "inventory")
+    if not found.listed:
+        after = add_host(path, before, found.name, found.body)
+    elif found.additions:
+        after = add_containers(path, before, found.name, found.additions)
+    else:
+        return path
+    replace_file(path, after)
+    return path
+
+
+def _same_host(reach: Reach, named: Host, inventory: Inventory | None) -> str | None:
+    """The inventory's name for the host that an address leads to, if it has one."""
+    from dflashctl.inventory.model import SshAddress
+
+    if inventory is None or not isinstance(named.route, SshAddress):
+        return None
+    sought = reach.hop(named.route)
+    for target in inventory.targets:
+        if isinstance(target.route, SshAddress) and "/" not in target.name:
+            hop = reach.hop(target.route)
+            if (hop.host, hop.port) == (sought.host, sought.port):
+                return target.name
+    return None
