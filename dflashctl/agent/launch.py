@@ -99,7 +99,7 @@ def _record(wanted: StartRun, commit: Commit, folder: RunFolder, state: StateFol
         "signal": wanted.signal,
         "grace_s": wanted.grace_s,
         "exit_codes": wanted.exit_codes,
-        "release": runs.release_id(wanted.release, wanted.command),
+        "release": runs.release_id(wanted.release, about.fresh or wanted.command),
         "started_at": time.time(),
         "started_by": name_of(commit.who),
         "version": commit.who.version,

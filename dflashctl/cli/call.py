@@ -102,7 +102,6 @@ class Call:
             SourceUnreadable: a file to push cannot be read.
         """
         from dflashctl.errors import MissingSetting
-        from dflashctl.plan.ids import run_id
         from dflashctl.plan.model import Desired
         from dflashctl.playbook.load import find_playbook, load_playbook
         from dflashctl.playbook.origin import read_source
@@ -119,9 +118,15 @@ class Call:
             target=target,
             files=read_payload(job.files),
             secrets=read_secrets(job.run, self.environ),
-            run_id=run_id(job.name, datetime.now(UTC), secrets.choice),
+            run_id=self.new_run_id(job.name),
             source=read_source(job),
         )
+
+    def new_run_id(self, job: str) -> str:
+        """An id for a run that begins now."""
+        from dflashctl.plan.ids import run_id
+
+        return run_id(job, datetime.now(UTC), secrets.choice)
 
     def _target(self, names: Sequence[str] | None) -> Target:
         chosen = self.targets(names, everything=False)

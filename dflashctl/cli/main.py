@@ -18,6 +18,7 @@ from dflashctl.cli import (
     discover,
     inventory,
     logs,
+    rollback,
     runs,
     start,
     status,
@@ -60,6 +61,7 @@ app.command("attach")(attach.attach)
 app.command("logs")(logs.logs)
 app.command("stop")(stop.stop)
 app.command("start")(start.start)
+app.command("rollback")(rollback.rollback)
 app.add_typer(_inventory, name="inventory")
 _runs = typer.Typer(rich_markup_mode=None)
 _runs.callback(invoke_without_command=True)(runs.runs)

@@ -40,7 +40,7 @@ def plan_deploy(
     if lives(seen) and not restart:
         return _beside_a_running_job(desired, seen, clear=clear)
     run = run_spec(desired, "deploy")
-    receive, place = _file_steps(desired, seen)
+    receive, place = file_steps(desired, seen)
     clearing, clear_notes = _clear_steps(desired, seen) if clear else ((), ())
     command, notes = command_for(run, seen, cleared=clear)
     reason = "--restart" if restart else "nothing runs"
@@ -63,7 +63,7 @@ def plan_deploy(
 def _beside_a_running_job(desired: Desired, seen: Observed, *, clear: bool) -> Plan:
     """Without --restart: the files may come, the job stays."""
     wanted = run_spec(desired, "deploy")
-    receive, place = _file_steps(desired, seen)
+    receive, place = file_steps(desired, seen)
     name = desired.playbook.name
     if seen.run and seen.run.command not in (wanted.command, wanted.resume):
         note = f"{name} keeps running another command; --restart applies the playbook's"
@@ -71,7 +71,7 @@ def _beside_a_running_job(desired: Desired, seen: Observed, *, clear: bool) -> P
         note = f"{name} keeps running in another environment; --restart applies the playbook's"
     elif place:
         note = f"{name} keeps running the old files; --restart applies them"
-    elif seen.run and seen.run.release != release_id(desired.files, seen.run.command):
+    elif seen.run and seen.run.release != release_id(desired.files, wanted.command):
         note = f"{name} keeps running an older release than its files; --restart applies them"
     else:
         note = f"{name} keeps running, and its files are in place; --restart starts it anew"
@@ -91,7 +91,7 @@ def _beside_a_running_job(desired: Desired, seen: Observed, *, clear: bool) -> P
     return Plan(steps=steps, notes=tuple(notes), refusals=refusals, diffs=diffs)
 
 
-def _file_steps(desired: Desired, seen: Observed) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+def file_steps(desired: Desired, seen: Observed) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
     """What to receive (not yet kept there), and what to place (not as wanted there)."""
     pairs = seen_files(desired.files, seen)
     unknown = {wanted.sha256: wanted for wanted, there in pairs if not there.stored}

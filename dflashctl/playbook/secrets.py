@@ -6,6 +6,7 @@ A message here may say a variable's name and line, never its value.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from dflashctl.document.read import read_text
 from dflashctl.errors import BadFile, Fault
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from dflashctl.playbook.model import RunSpec
 
@@ -49,6 +50,24 @@ def read_secrets(run: RunSpec, environ: Mapping[str, str]) -> dict[str, str]:
     if faults:
         raise BadFile(kind=KIND, faults=tuple(faults))
     return secrets
+
+
+def find_secrets(
+    run: RunSpec | None, names: Sequence[str], environ: Mapping[str, str]
+) -> dict[str, str]:
+    """Those of the named variables that the playbook's ``run`` leads to; others are left out.
+
+    Only what ``env_file`` and ``env_from`` name is read: a target's records say which
+    variables a run had, and must not choose what is sent to it.
+
+    Raises:
+        BadFile: with every mistake in the file.
+    """
+    if run is None or not names:
+        return {}
+    there = tuple(name for name in run.env_from if name in environ)
+    known = read_secrets(replace(run, env={}, env_from=there), environ)
+    return {name: known[name] for name in names if name in known}
 
 
 def _read_file(path: Path) -> tuple[dict[str, str], list[Fault]]:

@@ -1,0 +1,60 @@
+"""rollback: back to an earlier run's release."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from dflashctl.cli.call import begin
+from dflashctl.cli.options import (
+    DiffOption,
+    DryRunOption,
+    JsonOption,
+    NoWaitOption,
+    PlaybookOption,
+    TargetOption,
+)
+
+
+def rollback(  # noqa: PLR0913, PLR0917 - one parameter an option
+    ctx: typer.Context,
+    run: Annotated[
+        str, typer.Argument(metavar="RUN", help="The run to go back to, as dflashctl runs has it.")
+    ] = "previous",
+    target: TargetOption = None,
+    playbook: PlaybookOption = None,
+    no_wait: NoWaitOption = False,
+    diff: DiffOption = False,
+    dry_run: DryRunOption = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Restart with the exact files, command and environment of an earlier run.
+
+    Everything comes from what the target has kept, but for secrets: they are read here,
+    by the names that the run had.
+    """
+    from dflashctl.cli.runs import recall
+    from dflashctl.cli.transaction import Proposal, carry_out, preview, require_tmux
+    from dflashctl.plan.diff import LONGEST_TEXT
+    from dflashctl.plan.look import look_before_start
+    from dflashctl.plan.rollback import as_it_was, plan_rollback
+    from dflashctl.playbook.secrets import find_secrets
+
+    call = begin(ctx, "rollback", as_json)
+    today = call.desired(target, playbook)
+    with call.at(today.target) as agent:
+        record = recall(agent, today, run, agent.list_runs(today.playbook.name))
+        secrets = find_secrets(today.playbook.run, record.secrets, call.environ)
+        now = replace(today, secrets=secrets, run_id=call.new_run_id(today.playbook.name))
+        desired = as_it_was(now, record)
+        look = look_before_start(desired)
+        seen = call.observe(agent, desired, look)
+        require_tmux(desired.target, seen)
+        there = {file.sha256 for file in seen.files}
+        other = [file.sha256 for file in desired.files if file.sha256 not in there]
+        desired = replace(desired, texts=agent.read_blobs(other, LONGEST_TEXT))
+        plan = plan_rollback(desired, seen, record, wait=not no_wait)
+        proposal = Proposal(desired=desired, look=look, seen=seen, plan=plan, diff=diff)
+        return preview(call, proposal) if dry_run else carry_out(call, agent, proposal)

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dflashctl.agent.protocol import PlaceFiles, StartRun
+from dflashctl.agent.recorded import RunRecord
+from dflashctl.agent.seen import Observed
+from dflashctl.plan.model import Plan
+from dflashctl.plan.rollback import as_it_was, plan_rollback
+from tests.plan.scenes import (
+    BUSY,
+    DESIRED,
+    EARLIER,
+    EMPTY,
+    NEW,
+    OLD,
+    OVER,
+    RECORD,
+    RUN_ID,
+    SCRIPT,
+    TRAIN,
+    action,
+    actions,
+    codes,
+    placed,
+    said,
+)
+
+RESUMING = replace(RECORD, resume=("bash", "/root/start.sh", "--resume", "latest"))
+
+
+def there(seen: Observed, record: RunRecord = RECORD) -> Observed:
+    """The target as a look for the old files finds it: today's are in place."""
+    train, script = as_it_was(DESIRED, record).files
+    files = (placed(train, sha256=NEW, text="new\n"), placed(script))
+    return replace(seen, files=files)
+
+
+def rollback(seen: Observed, record: RunRecord = RECORD, **changes: object) -> Plan:
+    desired = as_it_was(replace(DESIRED, **changes), record)  # type: ignore[arg-type] # any field, by its name
+    return plan_rollback(desired, there(seen, record), record, wait=True)
+
+
+def test_a_rollback_stops_places_and_starts_without_sending_anything() -> None:
+    plan = rollback(BUSY)
+    assert actions(plan) == ["StopRun", "PlaceFiles", "StartRun", "VerifyRun"]
+    assert (plan.refusals, plan.run_id) == ((), RUN_ID)
+    (file,) = action(plan, PlaceFiles).files
+    assert (file.dest, file.sha256, file.mode) == (TRAIN.dest, OLD, 0o644)
+
+
+def test_everything_the_old_run_had_it_has_again() -> None:
+    record = replace(
+        RESUMING, cwd="/old", user="eve", env_base="minimal", exit_codes={"7": "refused"}
+    )
+    start = action(rollback(replace(BUSY, checkpoints=EMPTY), record), StartRun)
+    assert (start.command, start.cwd, start.user) == (RECORD.fresh, "/old", "eve")
+    assert (start.env_base, start.env, start.exit_codes) == (
+        "minimal", EARLIER.env, {"7": "refused"},
+    )  # fmt: skip
+    assert [file.sha256 for file in start.release] == [OLD, SCRIPT.sha256]
+    assert start.about.source == RECORD.source
+    assert (start.about.fresh, start.about.resume) == (RESUMING.fresh, RESUMING.resume)
+
+
+def test_the_new_run_says_which_one_it_repeats() -> None:
+    plan = rollback(BUSY)
+    assert action(plan, StartRun).about.repeats == EARLIER.id
+    assert said(plan, StartRun)[1] == f"as run {EARLIER.id}"
+
+
+def test_where_checkpoints_stay_it_goes_on_from_them_and_says_so() -> None:
+    plan = rollback(OVER, RESUMING)
+    assert action(plan, StartRun).command == RESUMING.resume
+    assert "step 3400" in plan.notes[0]
+    assert "goes on" in plan.notes[0]
+
+
+def test_a_secret_that_cannot_be_found_is_refused_by_its_name() -> None:
+    plan = rollback(BUSY, secrets={})
+    assert codes(plan) == ["secrets_missing"]
+    assert "WANDB_API_KEY" in plan.refusals[0].message
+
+
+def test_contents_that_are_gone_are_refused_by_their_places() -> None:
+    files = (replace(RECORD.files[0], kept=False), RECORD.files[1])
+    plan = rollback(BUSY, replace(RECORD, files=files))
+    assert codes(plan) == ["not_kept"]
+    assert "/root/train.py" in plan.refusals[0].message
+
+
+def test_the_plan_shows_how_the_files_go_back() -> None:
+    (diff,) = rollback(BUSY, texts={OLD: "old\n"}).diffs
+    assert diff.lines[1:] == ("-new", "+old")
