@@ -43,6 +43,7 @@ fixes its exit code and the ``error.code`` that ``--json`` shows.
     │   ├── PctFailed                     it cannot tell its containers
     │   ├── MissingTool                   no python3, no tmux
     │   └── MissingModule                 the dataset's interpreter lacks numpy or pyarrow
+    ├── CannotRun                     127 exec: the program could not be started
     └── Interrupted                   130
 """
 
@@ -213,10 +214,10 @@ class UnknownRun(UserMistake):
 
 @dataclass(eq=False, kw_only=True)
 class NoTerminal(UserMistake):
-    """attach needs a terminal on standard input and output."""
+    """The verb needs a terminal on standard input and output."""
 
     code = "no_terminal"
-    session: str
+    verb: str
 
 
 @dataclass(eq=False, kw_only=True)
@@ -501,6 +502,17 @@ class MissingModule(TargetLacks):
     python: str
     module: str
     needed: str
+
+
+@dataclass(eq=False, kw_only=True)
+class CannotRun(DflashError):
+    """A program that was to be run there could not be started."""
+
+    exit_code = 127
+    code = "cannot_run"
+    target: str
+    program: str
+    reason: str
 
 
 @dataclass(eq=False, kw_only=True)

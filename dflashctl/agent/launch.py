@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
-import select
 import shlex
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -15,7 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from dflashctl.agent import checkpoints, facts, files, process, runs, wire
+from dflashctl.agent import checkpoints, facts, files, login, process, runs, wire
 from dflashctl.agent.failures import AgentError, from_os_error
 from dflashctl.agent.journal import name_of
 from dflashctl.agent.process import RUN_MARKER
@@ -23,12 +21,9 @@ from dflashctl.agent.protocol import Commit, StartRun, VerifyRun
 from dflashctl.agent.records import RunFolder, StateFolder, read_json, write_atomically, write_json
 from dflashctl.agent.session import Tmux
 
-LOGIN_S = 20.0
 APPEAR_S = 15.0
 SETTLE_S = 2.0
 TAIL_LINES = 20
-_OF_THE_SHELL = ("_", "SHLVL", "PWD", "OLDPWD", "TERM")
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def start(wanted: StartRun, commit: Commit, state: StateFolder, tmux: Tmux) -> RunFolder:
@@ -123,16 +118,8 @@ def _write_launch(
 
     Returns the environment without the secrets.
     """
-    base = {
-        "HOME": account.pw_dir,
-        "USER": account.pw_name,
-        "LOGNAME": account.pw_name,
-        "SHELL": account.pw_shell or "/bin/sh",
-        "LANG": "C.UTF-8",
-        "PATH": os.environ.get("PATH", _PATH),
-    }
-    if wanted.env_base == "login":
-        base.update(_login_environment(account, base))
+    from_login = wanted.env_base == "login"
+    base = login.login_environment(account) if from_login else login.minimal_environment(account)
     other = account.pw_uid != os.getuid()
     launch = {
         "command": wanted.command,
@@ -144,60 +131,6 @@ def _write_launch(
     }
     write_atomically(folder.launch, json.dumps(launch).encode())
     return {**base, **wanted.env}
-
-
-def _login_environment(account: pwd.struct_passwd, base: dict[str, str]) -> dict[str, str]:
-    """The variables that a login shell of the user ends up with.
-
-    They come over a descriptor of their own, since profiles print what they like. A
-    profile that fails or hangs is no reason not to train: what is missing then shows in
-    the check of the declared environment.
-    """
-    answer, report = os.pipe()
-    same = account.pw_uid == os.getuid()
-    try:
-        child = subprocess.Popen(
-            (base["SHELL"], "-l", "-c", f"env -0 >&{report}"),
-            env=base,
-            cwd=account.pw_dir if os.path.isdir(account.pw_dir) else "/",
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            pass_fds=(report,),
-            start_new_session=True,
-            user=None if same else account.pw_uid,
-            group=None if same else account.pw_gid,
-            extra_groups=None if same else os.getgrouplist(account.pw_name, account.pw_gid),
-        )
-    except OSError:
-        os.close(answer)
-        return {}
-    finally:
-        os.close(report)
-    with os.fdopen(answer, "rb") as stream:
-        data = _read_within(stream.fileno(), LOGIN_S)
-    if child.poll() is None:
-        with suppress(subprocess.TimeoutExpired):
-            child.wait(1.0)
-    if child.poll() is None:
-        child.kill()
-        child.wait()
-    pairs = (os.fsdecode(entry).partition("=") for entry in data.split(b"\0") if entry)
-    found = {name: value for name, _, value in pairs if name}
-    return {name: value for name, value in found.items() if name not in _OF_THE_SHELL}
-
-
-def _read_within(handle: int, seconds: float) -> bytes:
-    """All that comes until the end of the stream, or until the time is over."""
-    data, deadline = b"", time.monotonic() + seconds
-    while (left := deadline - time.monotonic()) > 0:
-        if not select.select([handle], [], [], left)[0]:
-            break
-        piece = os.read(handle, 1 << 16)
-        if not piece:
-            break
-        data += piece
-    return data
 
 
 def _await(ready: Callable[[], bool], folder: RunFolder, otherwise: str) -> None:

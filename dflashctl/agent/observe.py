@@ -31,6 +31,7 @@ from dflashctl.agent import (
     runs,
 )
 from dflashctl.agent.failures import existing_parent
+from dflashctl.agent.login import known_terminal
 from dflashctl.agent.process import Process, Table
 from dflashctl.agent.protocol import Look, Probe
 from dflashctl.agent.records import StateFolder
@@ -47,8 +48,6 @@ from dflashctl.agent.seen import (
 from dflashctl.agent.session import Pane, Tmux, leaders
 
 PROBE_S = 120.0
-_TERMINALS = ("xterm-256color", "screen-256color", "xterm", "screen", "vt100")
-_TERMINFO = ("/etc/terminfo", "/lib/terminfo", "/usr/share/terminfo", "/usr/lib/terminfo")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +155,7 @@ def observe(look: Look, state: StateFolder) -> Observed:
         probe=_probe(look.probe) if look.probe else None,
         cut=cut,
         lock=journal.holder(state),
-        terminal=_terminal(look.term) if look.term else None,
+        terminal=known_terminal(look.term) if look.term else None,
         problems=tuple(_problems(look)),
         dataset=dataset.fingerprint(look.dataset) if look.dataset else None,
         optimizer=optimize.see(look.job, state),
@@ -225,19 +224,6 @@ def _probe(probe: Probe) -> ProbeSeen:
     except (subprocess.CalledProcessError, OSError, ValueError, IndexError):
         problem = "fails"
     return ProbeSeen(python=probe.python, version=version, missing=missing, problem=problem)
-
-
-def _terminal(wanted: str) -> str:
-    """The first terminal type that this machine's terminfo knows."""
-    folders = (str(Path.home() / ".terminfo"), *_TERMINFO)
-    for name in (wanted, *_TERMINALS):
-        if "/" in name or not name:
-            continue
-        for folder in folders:
-            for letter in (name[0], f"{ord(name[0]):x}"):
-                if os.path.exists(f"{folder}/{letter}/{name}"):
-                    return name
-    return "vt100"
 
 
 def _problems(look: Look) -> Iterable[str]:

@@ -4,9 +4,11 @@ Over one agent process, lines of JSON (see ``wire``) travel in both directions::
 
     loader  -> "dflashctl-agent 1 ready" or "... send" (then the bundle follows on its stdin)
     client  -> Look | Stage | Chunk* | Commit | Ask | Logs | ListRuns | RecallRun | ReadBlobs |
-               Optimize | Detach | Fetch
+               Optimize | Detach | Fetch | RunCommand
     agent   -> Event*, then one reply:  Observed | Staging | Outcome | LogEnd | RunsListed |
-               RunRecord | Texts | Optimized | Detached | Failure
+               RunRecord | Texts | Optimized | Detached | CommandEnd | Failure
+
+While a program runs, Input, Interrupt and Taken follow its RunCommand.
 
 Times are seconds since the epoch, durations seconds, sizes bytes unless a name says
 otherwise. An unknown value is None. Modes are permission bits.
@@ -31,6 +33,8 @@ from dflashctl.agent.seen import Ending, Observed, State
 VERSION = 1
 GREETING = "dflashctl-agent"
 HEARTBEAT_S = 5.0
+# So many bytes of a program's streams may be on their way in each direction.
+WINDOW = 1 << 20
 
 
 # --- what is asked -------------------------------------------------------------------
@@ -264,6 +268,33 @@ class ReadBlobs:
     limit: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunCommand:
+    """Run any program in the user's login environment; ``path`` is searched first."""
+
+    words: tuple[str, ...]
+    path: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """A piece of the program's standard input in base64; an empty one ends it."""
+
+    data: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interrupt:
+    """Ctrl-C, for the program that runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """So many bytes were taken: the program's input there, or its output here."""
+
+    bytes: int
+
+
 Request = (
     Look
     | Stage
@@ -277,6 +308,10 @@ Request = (
     | Optimize
     | Detach
     | Fetch
+    | RunCommand
+    | Input
+    | Interrupt
+    | Taken
 )
 
 
@@ -320,7 +355,15 @@ class LogText:
     text: str
 
 
-Event = Alive | StepBegun | StepNote | StepDone | LogText | Working
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """A piece of what a program printed, in base64."""
+
+    stream: Literal["out", "err"]
+    data: str
+
+
+Event = Alive | StepBegun | StepNote | StepDone | LogText | Working | Output | Taken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,6 +388,7 @@ class Failure:
     The optimiser has codes of its own: no_python (python), optimizing (session), no_job
     (job), job_died (exit_code, said), unheard, and what it complains of itself
     (dflashctl.buckets.job).
+    Of `RunCommand` alone: "cannot_run" (program, reason).
     """
 
     code: str
@@ -372,6 +416,13 @@ class LogEnd:
     state: State
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandEnd:
+    """The program has ended; ``exit_code`` is 128 and the signal's number if one did it."""
+
+    exit_code: int
+
+
 Reply = (
     Observed
     | Staging
@@ -382,5 +433,6 @@ Reply = (
     | Texts
     | Optimized
     | Detached
+    | CommandEnd
     | Failure
 )

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-from dflashctl.agent import files, history, logs, optimize, wire
+from dflashctl.agent import command, files, history, logs, optimize, wire
 from dflashctl.agent.apply import perform, what_came_of
 from dflashctl.agent.failures import AgentError, from_os_error
 from dflashctl.agent.observe import observe
@@ -25,6 +25,8 @@ from dflashctl.agent.protocol import (
     Commit,
     Event,
     Failure,
+    Input,
+    Interrupt,
     ListRuns,
     Logs,
     LogText,
@@ -33,8 +35,10 @@ from dflashctl.agent.protocol import (
     RecallRun,
     Reply,
     Request,
+    RunCommand,
     Stage,
     Staging,
+    Taken,
 )
 from dflashctl.agent.records import StateFolder
 from dflashctl.agent.session import clean_environment
@@ -52,7 +56,7 @@ class Wire:
     """Lines in, lines out. Once committed, a lost client is no reason to stop."""
 
     def __init__(self, source: int, sink: int) -> None:
-        self._source, self._sink = source, sink
+        self.source, self._sink = source, sink
         self._buffer = b""
         self._writing = threading.Lock()
         self._lost = False
@@ -66,18 +70,29 @@ class Wire:
 
     def _line(self) -> bytes:
         while b"\n" not in self._buffer:
-            piece = os.read(self._source, 1 << 16)
+            piece = os.read(self.source, 1 << 16)
             if not piece or len(self._buffer) > LINE_LIMIT:
                 return b""
             self._buffer += piece
         line, _, self._buffer = self._buffer.partition(b"\n")
         return line
 
+    def arrived(self) -> Iterator[Request]:
+        """The requests that have come by now, the one under way included.
+
+        Raises:
+            ClientGone: the input has ended.
+        """
+        if self.hung_up():
+            raise ClientGone
+        while b"\n" in self._buffer:
+            yield wire.load(Request, self._line())
+
     def hung_up(self) -> bool:
         """Whether the client has closed its side; anything it says meanwhile is kept."""
-        if not select.select([self._source], [], [], 0)[0]:
+        if not select.select([self.source], [], [], 0)[0]:
             return False
-        piece = os.read(self._source, 1 << 16)
+        piece = os.read(self.source, 1 << 16)
         self._buffer += piece
         return not piece
 
@@ -145,6 +160,8 @@ def serve(state_dir: str) -> None:
     try:
         requests = out.requests()
         for request in requests:
+            if isinstance(request, Input | Interrupt | Taken):
+                continue  # it was on its way when the program ended
             with Pulse(out):
                 reply = _answer(request, requests, state, out)
             if isinstance(request, Stage) and isinstance(reply, Staging):
@@ -175,7 +192,9 @@ def _answer(request: Request, rest: Iterator[Request], state: StateFolder, out: 
         return Failure(code="internal", detail={"traceback": traceback.format_exc()})
 
 
-def _do(request: Request, rest: Iterator[Request], state: StateFolder, out: Wire) -> Reply:
+def _do(  # noqa: PLR0911 - one a request
+    request: Request, rest: Iterator[Request], state: StateFolder, out: Wire
+) -> Reply:
     match request:
         case Look():
             return observe(request, state)
@@ -205,8 +224,11 @@ def _do(request: Request, rest: Iterator[Request], state: StateFolder, out: Wire
             return history.answer(request, state)
         case Optimize() | Detach() | Fetch():
             return optimize.answer(request, state, out.send, out.hung_up)
-        case Chunk():
-            return Failure(code="internal", detail={"traceback": "a chunk without a stage"})
+        case RunCommand():
+            return command.run(request, out)
+        case Chunk() | Input() | Interrupt() | Taken():
+            told = f"{type(request).__name__} without what it belongs to"
+            return Failure(code="internal", detail={"traceback": told})
 
 
 def _pieces(rest: Iterator[Request]) -> Iterator[str]:

@@ -26,7 +26,7 @@ def attach(
     call = begin(ctx, "attach", as_json=False)
     desired = call.desired(target, playbook)
     session, name = desired.playbook.session, desired.target.name
-    terminal.require(session)
+    terminal.require("attach")
     look = terminal.look(call, desired)
     with call.at(desired.target) as agent:
         seen = call.observe(agent, desired, look)

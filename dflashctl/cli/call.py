@@ -92,7 +92,7 @@ class Call:
         """
         from dflashctl.plan.model import Desired
 
-        return Desired(playbook=self.outline(playbook), target=self._target(names))
+        return Desired(playbook=self.outline(playbook), target=self.target(names))
 
     def desired_run(self, names: Sequence[str] | None, playbook: str | None) -> Desired:
         """The same with all that a new run needs: its files' hashes, its secrets, its id.
@@ -108,7 +108,7 @@ class Call:
         from dflashctl.playbook.payload import read_payload
         from dflashctl.playbook.secrets import read_secrets
 
-        target = self._target(names)
+        target = self.target(names)
         self.playbook_path = playbook
         job = load_playbook(find_playbook(playbook, self.environ, self.cwd))
         if job.run is None:
@@ -128,7 +128,8 @@ class Call:
 
         return run_id(job, datetime.now(UTC), secrets.choice)
 
-    def _target(self, names: Sequence[str] | None) -> Target:
+    def target(self, names: Sequence[str] | None) -> Target:
+        """The one target that is meant. Raises TooManyTargets, and what `targets` raises."""
         chosen = self.targets(names, everything=False)
         if len(chosen) > 1:
             raise TooManyTargets(verb=self.command, named=tuple(target.name for target in chosen))

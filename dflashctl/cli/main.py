@@ -16,6 +16,7 @@ from dflashctl.cli import (
     attach,
     deploy,
     discover,
+    execute,
     inventory,
     logs,
     rollback,
@@ -62,6 +63,9 @@ app.command("logs")(logs.logs)
 app.command("stop")(stop.stop)
 app.command("start")(start.start)
 app.command("rollback")(rollback.rollback)
+# What follows the program's name is the program's.
+app.command("exec", context_settings={"allow_interspersed_args": False})(execute.execute)
+app.command("shell")(execute.shell)
 app.add_typer(_inventory, name="inventory")
 _runs = typer.Typer(rich_markup_mode=None)
 _runs.callback(invoke_without_command=True)(runs.runs)

@@ -60,3 +60,9 @@ class Reach:
     def terminal_words(self, target: Target, words: Words) -> Words:
         """Words that, run here, run ``words`` on the target with this terminal."""
         return self._connections.transport(target).terminal_words(words)
+
+    def login_words(self, target: Target, term: str, command: Words) -> Words:
+        """Words that give this terminal to a login shell, or to a program, on the target."""
+        from dflashctl.link.connect import login_words
+
+        return login_words(target, self._connections, term, command)

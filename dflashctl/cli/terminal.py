@@ -25,10 +25,10 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SSH_FAILED = 255
 
 
-def require(session: str) -> None:
+def require(verb: str) -> None:
     """Raises NoTerminal unless input and output are one."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise NoTerminal(session=session)
+        raise NoTerminal(verb=verb)
 
 
 def look(call: Call, desired: Desired) -> Look:
@@ -72,6 +72,15 @@ def run(target: Target, words: Words) -> None:
         LinkLost: ssh says that the connection failed.
         Internal: tmux could not be attached to.
     """
+    code = hand_over(words)
+    if code == _SSH_FAILED and not isinstance(target.route, Local):
+        raise LinkLost(target=target.name, address=_address(target), reason="ssh ended with 255")
+    if code != 0:
+        raise Internal(what=f"tmux attach-session on {target.name} ended with code {code}")
+
+
+def hand_over(words: Words) -> int:
+    """Give the terminal to ``words`` until they end; their exit code, 128 + n for a signal."""
     # Ctrl-C is the business of who has the terminal now. (A handler, not SIG_IGN, which
     # the child would inherit.)
     before = signal.signal(signal.SIGINT, lambda *_: None)
@@ -79,10 +88,7 @@ def run(target: Target, words: Words) -> None:
         code = subprocess.run(words, check=False).returncode
     finally:
         signal.signal(signal.SIGINT, before)
-    if code == _SSH_FAILED and not isinstance(target.route, Local):
-        raise LinkLost(target=target.name, address=_address(target), reason="ssh ended with 255")
-    if code != 0:
-        raise Internal(what=f"tmux attach-session on {target.name} ended with code {code}")
+    return code if code >= 0 else 128 - code
 
 
 def _address(target: Target) -> str:

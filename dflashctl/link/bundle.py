@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 
 # Parts of libtmux that only its users' test suites need.
 _NOT_SHIPPED = ("libtmux/test/", "libtmux/pytest_plugin.py")
+# Without a quote, as it passes through the login shell of whoever we arrive as.
+_BECOME = """\
+import os, pwd, sys
+sys.path.insert(0, os.path.join(pwd.getpwuid(os.getuid()).pw_dir, sys.argv[1]))
+from dflashctl.agent.interactive import become
+become(sys.argv[2], sys.argv[3], sys.argv[4:])"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +67,20 @@ def agent_words(python: str, path: str, sha256: str, state_dir: str | None) -> W
     return (
         *("env", "-i", f"PATH={path}", "LC_ALL=C.UTF-8"),
         *(python, "-I", "-S", "-X", "utf8", "-c", loader_text(), sha256, state_dir or ""),
+    )
+
+
+def interactive_words(
+    environment: Words, python: str, sha256: str, term: str, path: Words, command: Words
+) -> Words:
+    """The words that become a login shell or ``command``, where the agent was before.
+
+    ``environment``: assignments for the interpreter.
+    """
+    return (
+        *("env", "-i", *environment),
+        *(python, "-I", "-S", "-X", "utf8", "-c", _BECOME, f".cache/dflashctl/{sha256}"),
+        *(term, ":".join(path), *command),
     )
 
 

@@ -15,6 +15,7 @@ from dflashctl.agent.optimizing import Detached, Optimized
 from dflashctl.agent.protocol import (
     Alive,
     Chunk,
+    CommandEnd,
     Event,
     Failure,
     ListRuns,
@@ -30,6 +31,7 @@ from dflashctl.agent.protocol import (
 from dflashctl.agent.recorded import RunRecord, RunsListed, Texts
 from dflashctl.agent.seen import Observed
 from dflashctl.errors import (
+    CannotRun,
     DflashError,
     Internal,
     LinkLost,
@@ -41,6 +43,7 @@ from dflashctl.errors import (
     Stale,
 )
 from dflashctl.link.archive import write_archive
+from dflashctl.link.foreground import Foreground
 from dflashctl.link.optimizer import of_the_optimizer
 from dflashctl.link.transport import NoFileChannel
 
@@ -48,7 +51,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from dflashctl.agent.optimizing import Detach, Fetch, Optimize
-    from dflashctl.agent.protocol import Ask, Commit, FileWanted, Logs, Look, Request
+    from dflashctl.agent.protocol import Ask, Commit, FileWanted, Logs, Look, Request, RunCommand
+    from dflashctl.link.foreground import Ends
     from dflashctl.link.transport import Channel, Progress, Transport
     from dflashctl.playbook.model import PushedFile
 
@@ -220,6 +224,26 @@ class Agent:
         """Contents of kept files by their hashes: those that are text, up to ``limit`` bytes."""
         self._send(ReadBlobs(sha256s=tuple(sha256s), limit=limit))
         return self._expect(Texts, self._reply()).texts
+
+    def foreground(self, ends: Ends) -> Foreground:
+        """The means to run a program with these ends of its streams."""
+        return Foreground(self._send, self._message, ends)
+
+    def run(self, request: RunCommand, program: Foreground) -> int:
+        """Run a program there; its exit code, 128 and the number of a signal that ended it.
+
+        Raises:
+            CannotRun: it could not be started.
+        """
+        reply = program.run(request)
+        if isinstance(reply, Failure):
+            if reply.code == "cannot_run":
+                program_name, reason = request.words[0], str(reply.detail.get("reason", ""))
+                raise CannotRun(target=self._target, program=program_name, reason=reason)
+            raise self._error(reply)
+        if isinstance(reply, CommandEnd):
+            return reply.exit_code
+        raise self._nonsense(f"{type(reply).__name__} instead of CommandEnd")
 
     def _send_over_channel(self, transaction: str, archive: Path, progress: Progress) -> None:
         total, sent = archive.stat().st_size, 0

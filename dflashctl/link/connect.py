@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from dflashctl.inventory.model import InContainer, Local, SshAddress
 from dflashctl.link.auth import Keyring, ask_on_terminal
-from dflashctl.link.bundle import Bundle, agent_words, read_bundle
+from dflashctl.link.bundle import Bundle, agent_words, interactive_words, read_bundle
 from dflashctl.link.client import Agent
 from dflashctl.link.container import ContainerTransport, HostTransport
 from dflashctl.link.greeting import greet
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dflashctl.inventory.model import Target
     from dflashctl.link.ssh import SshHost
     from dflashctl.link.sshconfig import Hop
-    from dflashctl.link.transport import Transport
+    from dflashctl.link.transport import Transport, Words
 
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -117,8 +117,23 @@ def open_agent(target: Target, connections: Connections) -> Agent:
         Refused: the agent's files cannot be kept there.
     """
     transport = connections.transport(target)
-    path = os.environ.get("PATH", _SYSTEM_PATH) if isinstance(target.route, Local) else _SYSTEM_PATH
     bundle = connections.bundle()
-    search = ":".join((*target.path, path))
-    words = agent_words(target.python, search, bundle.sha256, target.state_dir)
+    words = agent_words(target.python, search_path(target), bundle.sha256, target.state_dir)
     return Agent(target.name, transport, greet(target, transport, transport.start(words), bundle))
+
+
+def login_words(target: Target, connections: Connections, term: str, command: Words) -> Words:
+    """An argv that, run here, becomes a login shell (or ``command``) on this terminal there.
+
+    For a target on which an agent has been before. ``term``: what kind of terminal this is.
+    """
+    environment = (f"PATH={search_path(target)}", "LC_ALL=C.UTF-8")
+    sha256 = connections.bundle().sha256
+    words = interactive_words(environment, target.python, sha256, term, target.path, command)
+    return connections.transport(target).terminal_words(words)
+
+
+def search_path(target: Target) -> str:
+    """Where the agent looks for programs."""
+    path = os.environ.get("PATH", _SYSTEM_PATH) if isinstance(target.route, Local) else _SYSTEM_PATH
+    return ":".join((*target.path, path))

@@ -33,6 +33,12 @@ def words_for(error: e.DflashError) -> Words:  # noqa: PLR0911 - one a branch
                 message=f"no bucket optimiser was detached for {error.job} on {error.target}.",
                 next="Start one with: dflashctl optimize-buckets --detach",
             )
+        case e.CannotRun():
+            return Words(
+                message=f"{error.target} cannot run {error.program}: {error.reason}.",
+                next="Its words are given to no shell. What needs one (pipes, *, $NAME): "
+                "dflashctl exec -- sh -c '...'",
+            )
         case e.Interrupted():
             return _interrupted(error)
         case e.Internal():
@@ -124,8 +130,8 @@ def _mistake(error: e.UserMistake) -> Words:  # noqa: PLR0911 - one a branch
             )
         case e.NoTerminal():
             return Words(
-                message="attach needs a terminal, and its input or output is none.",
-                next="Run it in a terminal; or read the output with: dflashctl logs -f",
+                message=f"{error.verb} needs a terminal, and its input or output is none.",
+                next=f"Run it in a terminal{_WITHOUT_A_TERMINAL.get(error.verb, '.')}",
             )
         case _:
             return _mistake_here(error)
@@ -136,6 +142,11 @@ _DATASET_REMEDIES = {
     "above-budget": "Give a larger --token-budget, or leave these samples out.",
     "no_column": "Name the one with the lengths: --column NAME, or dataset.column.",
     "missing": "Is the path right, and on that machine? --dataset PATH names another.",
+}
+_WITHOUT_A_TERMINAL = {
+    "attach": "; or read the output with: dflashctl logs -f",
+    "exec --tty": "; or leave out --tty.",
+    "shell": "; or run one command with: dflashctl exec -- COMMAND",
 }
 
 

@@ -62,28 +62,6 @@ def test_a_minimal_environment_holds_nothing_of_ours(bench: Bench, monkeypatch) 
     }  # fmt: skip
 
 
-def test_the_login_environment_is_what_a_login_shell_ends_up_with(
-    bench: Bench, monkeypatch
-) -> None:
-    account = launch._account(None)
-    profile = bench.folder / ".profile"
-    profile.write_text("echo noise; echo noise >&2; export FROM_PROFILE='a b'\n")
-    monkeypatch.setattr(launch, "_PATH", "")
-    found = launch._login_environment(
-        account, {"HOME": str(bench.folder), "SHELL": "/bin/bash", "PATH": os.environ["PATH"]}
-    )
-    assert found["FROM_PROFILE"] == "a b"
-
-
-def test_a_profile_that_hangs_does_not_hang_the_start(bench: Bench, monkeypatch) -> None:
-    monkeypatch.setattr(launch, "LOGIN_S", 0.5)
-    (bench.folder / ".profile").write_text("sleep 100\n")
-    begun = time.monotonic()
-    base = {"HOME": str(bench.folder), "SHELL": "/bin/bash", "PATH": os.environ["PATH"]}
-    assert launch._login_environment(launch._account(None), base) == {}
-    assert time.monotonic() - begun < 5
-
-
 def test_secrets_are_in_no_record_and_in_no_command_line(bench: Bench) -> None:
     bench.start(R1, "sleep 60", secrets={"API_KEY": "hush-hush"})
     for path in bench.state.path.rglob("*"):

@@ -1,0 +1,100 @@
+"""A program on the target, with the three streams of this process for its own."""
+
+from __future__ import annotations
+
+import base64
+import queue
+import threading
+from typing import TYPE_CHECKING, Literal, Protocol, cast
+
+from dflashctl.agent.protocol import WINDOW, Input, Interrupt, Output, Taken
+from dflashctl.errors import DflashError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dflashctl.agent.protocol import Event, Reply, Request, RunCommand
+
+PIECE = 48 << 10
+
+
+class Ends(Protocol):
+    """This side's ends of the streams."""
+
+    def read(self, size: int) -> bytes:
+        """Some bytes of the input, waiting for them; b"" at its end."""
+
+    def write(self, stream: Literal["out", "err"], data: bytes) -> None:
+        """All of ``data``, as it is."""
+
+
+class Foreground:
+    """One program's time in the foreground.
+
+    What the target says is heard in a thread of its own, and the input is read in another:
+    neither waits for the other, nor for whoever reads our output.
+    """
+
+    def __init__(
+        self, send: Callable[[Request], None], hear: Callable[[], Event | Reply], ends: Ends
+    ) -> None:
+        """``send`` and ``hear`` raise LinkLost when the connection is gone."""
+        self._say, self._listen, self._ends = send, hear, ends
+        self._saying = threading.Lock()
+        self._credit = threading.Condition()
+        self._on_its_way = 0
+        self._heard: queue.SimpleQueue[Output | Reply | Exception] = queue.SimpleQueue()
+
+    def run(self, request: RunCommand) -> Reply:
+        """Have it run, to its end. Raises what ``send``, ``hear`` and the ends raise."""
+        self._send(request)
+        for work in (self._hear, self._feed):
+            threading.Thread(target=work, name=work.__name__, daemon=True).start()
+        while True:
+            match self._heard.get():
+                case Output() as piece:
+                    data = base64.b64decode(piece.data)
+                    self._ends.write(piece.stream, data)
+                    self._send(Taken(bytes=len(data)))
+                case Exception() as error:
+                    raise error
+                case reply:
+                    return reply
+
+    def interrupt(self) -> None:
+        """Pass a Ctrl-C on."""
+        self._send(Interrupt())
+
+    def _send(self, request: Request) -> None:
+        with self._saying:
+            self._say(request)
+
+    def _hear(self) -> None:
+        """Until the reply; whatever ends it is for ``run`` to raise."""
+        try:
+            while True:
+                message = self._listen()
+                match message:
+                    case Taken():
+                        with self._credit:
+                            self._on_its_way -= message.bytes
+                            self._credit.notify()
+                    case Output():
+                        self._heard.put(message)
+                    case _:
+                        self._heard.put(cast("Reply", message))
+                        return
+        except Exception as error:
+            self._heard.put(error)
+
+    def _feed(self) -> None:
+        """Send the input as fast as the program takes it."""
+        try:
+            while data := self._ends.read(PIECE):
+                with self._credit:
+                    self._credit.wait_for(lambda: self._on_its_way < WINDOW)
+                    self._on_its_way += len(data)
+                self._send(Input(data=base64.b64encode(data).decode("ascii")))
+            self._send(Input(data=""))
+        except DflashError:
+            return  # the connection is gone, as ``_hear`` will tell
