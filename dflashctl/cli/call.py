@@ -71,12 +71,15 @@ class Call:
 
         return load_inventory(find_inventory(self.inventory_path, self.environ, self.cwd))
 
-    def outline(self, option: str | None) -> Playbook:
-        """The playbook without its sources, which may be gone by now. Raises NoFile, BadFile."""
+    def outline(self, option: str | None, names: tuple[str, ...] = ("deploy.yml",)) -> Playbook:
+        """The playbook without its sources, which may be gone by now. Raises NoFile, BadFile.
+
+        ``names``: the files that it may have in a usual folder.
+        """
         from dflashctl.playbook.load import find_playbook, load_outline
 
         self.playbook_path = option
-        return load_outline(find_playbook(option, self.environ, self.cwd))
+        return load_outline(find_playbook(option, self.environ, self.cwd, names))
 
     def targets(self, names: Sequence[str] | None, *, everything: bool) -> tuple[Target, ...]:
         """Raises UnknownTarget, AmbiguousTarget."""

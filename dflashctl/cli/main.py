@@ -19,6 +19,7 @@ from dflashctl.cli import (
     execute,
     inventory,
     logs,
+    optimize_buckets,
     rollback,
     runs,
     start,
@@ -62,6 +63,7 @@ app.command("attach")(attach.attach)
 app.command("logs")(logs.logs)
 app.command("stop")(stop.stop)
 app.command("start")(start.start)
+app.command("optimize-buckets")(optimize_buckets.optimize_buckets)
 app.command("rollback")(rollback.rollback)
 # What follows the program's name is the program's.
 app.command("exec", context_settings={"allow_interspersed_args": False})(execute.execute)

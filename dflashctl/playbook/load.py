@@ -175,7 +175,7 @@ def _build(path: Path, file: PlaybookFile, files: list[tuple[PushedFile, ...]]) 
         checkpoints=CheckpointSpec(path=file.checkpoints.path) if file.checkpoints else None,
         buckets=None if file.buckets is None else local_path(file.buckets, path.parent),
         dataset=DatasetSpec(**file.dataset.model_dump()) if file.dataset else None,
-        batching=BatchingSpec(**file.batching.model_dump()),
+        batching=BatchingSpec(**file.batching.model_dump()) if file.batching else None,
     )
 
 

@@ -138,4 +138,4 @@ class Playbook:
     checkpoints: CheckpointSpec | None
     buckets: Path | None = None
     dataset: DatasetSpec | None = None
-    batching: BatchingSpec = BatchingSpec()
+    batching: BatchingSpec | None = None

@@ -234,7 +234,9 @@ class Dataset(_Mapping):
 
     path: TargetPath
     column: Text | None = None
-    format: Text = "auto"
+    format: Literal[
+        "auto", "npy", "npz", "txt", "csv", "tsv", "jsonl", "parquet", "arrow", "idx"
+    ] = "auto"
     python: Annotated[str, AfterValidator(_program)] | None = None
 
 
@@ -268,7 +270,7 @@ class PlaybookFile(_Mapping):
     checkpoints: Checkpoints | None = None
     buckets: Text | None = None
     dataset: Dataset | None = None
-    batching: Batching = Batching()
+    batching: Batching | None = None
 
 
 def check(values: Mapping[str | int, Any]) -> tuple[PlaybookFile | None, list[Any]]:

@@ -120,8 +120,9 @@ def _mistake(error: e.UserMistake) -> Words:  # noqa: PLR0911 - one a branch
         case e.BadDataset():
             where = f" on {error.target}" if error.target else ""
             return Words(
-                message=f"the dataset {error.path}{where} cannot be used: {error.text}",
-                next=f"{UNTOUCHED} {_DATASET_REMEDIES.get(error.problem, _DATASET_REMEDY)}",
+                message=f"the dataset {error.path}{where} cannot be used: "
+                f"{error.text.removesuffix('.')}.",
+                next=_DATASET_REMEDIES.get(error.problem, _DATASET_REMEDY),
             )
         case e.BadBuckets():
             return Words(
@@ -139,9 +140,11 @@ def _mistake(error: e.UserMistake) -> Words:  # noqa: PLR0911 - one a branch
 
 _DATASET_REMEDY = "See docs/optimize-buckets.md for what can be read and how it is named."
 _DATASET_REMEDIES = {
-    "above-budget": "Give a larger --token-budget, or leave these samples out.",
-    "no_column": "Name the one with the lengths: --column NAME, or dataset.column.",
-    "missing": "Is the path right, and on that machine? --dataset PATH names another.",
+    "above-longest": "Give a larger token budget (--token-budget), or leave these samples out.",
+    "above-budget": "Give a larger token budget (--token-budget), or leave these samples out.",
+    "no-column": "Name the one with the lengths: --column NAME, or dataset.column.",
+    "not-found": "Is the path right, and on that machine? --dataset PATH names another.",
+    "settings": "Change what was asked for: fewer buckets, or a smaller --align.",
 }
 _WITHOUT_A_TERMINAL = {
     "attach": "; or read the output with: dflashctl logs -f",

@@ -1,0 +1,75 @@
+"""What the optimiser is asked for, and whether what it once found still holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dflashctl.errors import MissingSetting
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dflashctl.agent.seen import Observed
+    from dflashctl.playbook.boundaries import BucketsFile
+    from dflashctl.playbook.model import BatchingSpec, DatasetSpec, Playbook
+
+_RULES = ("count", "align", "max_length")
+_SETTINGS = (
+    "token_budget", "max_batch_size", "window", "order", "ranks", "accumulation", "seed",
+)  # fmt: skip
+
+
+def task_for(
+    dataset: DatasetSpec, batching: BatchingSpec, path: Path, gpus: int | None
+) -> dict[str, Any]:
+    """What the optimiser's process reads (dflashctl.buckets.job), without its extras.
+
+    ``gpus``: how many the target has; ``path``: the playbook's, for messages.
+
+    Raises:
+        MissingSetting: the limits of a batch are said nowhere.
+    """
+    settings = {name: getattr(batching, name) for name in _SETTINGS}
+    settings["ranks"] = batching.ranks or gpus or 1
+    for name in ("token_budget", "max_batch_size"):
+        if settings[name] is None:
+            raise MissingSetting(verb="optimize-buckets", setting=f"batching.{name}", path=path)
+    return {
+        "path": dataset.path,
+        "column": dataset.column,
+        "format": dataset.format,
+        **{name: getattr(batching, name) for name in _RULES},
+        "settings": settings,
+    }
+
+
+def stale_notes(playbook: Playbook, made: BucketsFile, seen: Observed, target: str) -> list[str]:
+    """Why the boundaries should be chosen anew, if so: other settings, or other data."""
+    notes = []
+    again = "dflashctl optimize-buckets --apply makes them anew"
+    name = made.path.name
+    differing = _differing(playbook, made)
+    if differing:
+        notes.append(f"{name} is stale, made with other settings: {', '.join(differing)}; {again}")
+    there = made.dataset
+    wanted = playbook.dataset
+    if wanted is not None and wanted.path != there["path"]:
+        notes.append(f"{name} is stale, made for {there['path']}, not {wanted.path}; {again}")
+    elif there["target"] == target and there["fingerprint"] != seen.dataset:
+        how = "has changed since" if seen.dataset else "is not there any more"
+        notes.append(f"{name} is stale, its dataset {there['path']} {how}; {again}")
+    return notes
+
+
+def _differing(playbook: Playbook, made: BucketsFile) -> list[str]:
+    spec = playbook.batching
+    if spec is None:
+        return []
+    said = {name: getattr(spec, name) for name in (*_RULES, *_SETTINGS)}
+    was = made.rules | made.settings
+    # What the playbook leaves open was filled in.
+    return [
+        f"{name} {was.get(name)}, now {value}"
+        for name, value in said.items()
+        if value is not None and was.get(name) != value
+    ]

@@ -1,0 +1,51 @@
+"""What a batching strategy would make of a training's speed, from one that was measured."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """A measured run: real tokens a second in thousands, at a padding efficiency (0 to 1)."""
+
+    ktok_s: float
+    efficiency: float
+
+
+def calibration(text: str) -> Calibration:
+    """``25.1@0.868`` or ``25.1@86.8%``.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    form = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)@([0-9]+(?:\.[0-9]+)?)(%?)", text)
+    if form:
+        speed, efficiency = float(form[1]), float(form[2]) / (100 if form[3] else 1)
+        if speed > 0 and 0 < efficiency <= 1:
+            return Calibration(ktok_s=speed, efficiency=efficiency)
+    raise ValueError(f"must be Ktok/s@efficiency, as in 25.1@0.868, not {text}")
+
+
+def predicted(
+    efficiency: float,
+    balance: float | None,
+    measured: tuple[Calibration, ...],
+    balance_then: float | None,
+) -> tuple[float, float]:
+    """The least and the most Ktok/s to expect: the speed without padding times the efficiency.
+
+    The speed without padding comes from each measured run. Whether the slowest rank sets the
+    pace cannot be told from it: the one bound says that it does, the other that it does not.
+
+    Args:
+        efficiency: of the strategy, 0 to 1.
+        balance: its rank balance; None: not known.
+        measured: at least one run.
+        balance_then: the rank balance that the measured runs are taken to have had.
+    """
+    speeds = [run.ktok_s / run.efficiency * efficiency for run in measured]
+    if balance is not None and balance_then:
+        speeds += [speed * balance / balance_then for speed in speeds]
+    return min(speeds), max(speeds)

@@ -1,0 +1,107 @@
+"""The file of bucket boundaries that ``optimize-buckets --apply`` writes beside a playbook."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dflashctl.errors import BadBuckets, SourceUnreadable
+
+VERSION = 1
+NAME = "buckets.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketsFile:
+    """The boundaries, how they were chosen, and for which data.
+
+    Attributes:
+        path: the file on this machine.
+        sha256: of its content.
+        boundaries: from 0 to above every length.
+        settings: of the batches, as training reads them (dflashctl.buckets.settings).
+        rules: count, align and max_length, as they were asked for.
+        expected_efficiency: real over padded tokens.
+        dataset: target (null: this machine), path, column, and the fingerprint of its files.
+    """
+
+    path: Path
+    sha256: str
+    boundaries: tuple[int, ...]
+    settings: dict[str, Any]
+    rules: dict[str, Any]
+    expected_efficiency: float
+    dataset: dict[str, Any]
+
+
+def read_boundaries(path: Path) -> BucketsFile:
+    """Read such a file.
+
+    Raises:
+        SourceUnreadable: it is not there, or may not be read.
+        BadBuckets: it is something else, or of another version.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise SourceUnreadable(path=path, reason=error.strerror or str(error)) from error
+    try:
+        said = json.loads(data)
+    except ValueError as error:
+        raise BadBuckets(path=path, reason="it is no JSON") from error
+    match said:
+        case {
+            "version": 1,
+            "boundaries": [0, *_] as boundaries,
+            "settings": dict(settings),
+            "rules": dict(rules),
+            "expected_efficiency": float(efficiency),
+            "dataset": {"target": _, "path": str(), "column": _, "fingerprint": _} as dataset,
+        } if all(isinstance(edge, int) for edge in boundaries):
+            return BucketsFile(
+                path=path,
+                sha256=hashlib.sha256(data).hexdigest(),
+                boundaries=tuple(boundaries),
+                settings=settings,
+                rules=rules,
+                expected_efficiency=efficiency,
+                dataset=dataset,
+            )
+        case {"version": version} if version != VERSION:
+            raise BadBuckets(path=path, reason=f"it is of version {version}, not {VERSION}")
+        case _:
+            raise BadBuckets(path=path, reason="it is no file that --apply wrote")
+
+
+def write_boundaries(path: Path, report: dict[str, Any], dataset: dict[str, Any]) -> None:
+    """Write what an optimiser found; the file is wholly the old or wholly the new one.
+
+    Raises:
+        SourceUnreadable: the place cannot be written.
+    """
+    from dflashctl import __version__
+
+    taken = ("boundaries", "settings", "rules", "expected_efficiency", "budget_fill",
+             "histogram_sha256", "samples", "tokens")  # fmt: skip
+    value = {
+        "version": VERSION,
+        **{name: report[name] for name in taken},
+        "dataset": dataset,
+        "made_by": f"dflashctl {__version__}",
+    }
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("x", encoding="utf-8") as file:
+            json.dump(value, file, indent=1)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        reason = f"it cannot be written: {error.strerror}"
+        raise BadBuckets(path=path, reason=reason) from error
