@@ -102,6 +102,7 @@ def _record(wanted: StartRun, commit: Commit, folder: RunFolder, state: StateFol
         "fresh": about.fresh,
         "resume": about.resume,
         "repeats": about.repeats,
+        "metrics": about.metrics,
         "checkpoints": folder_of_checkpoints,
         "resumed_from": checkpoints.newest(folder_of_checkpoints),
     }

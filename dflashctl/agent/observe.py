@@ -34,17 +34,19 @@ from dflashctl.agent.failures import existing_parent
 from dflashctl.agent.login import known_terminal
 from dflashctl.agent.process import Process, Table
 from dflashctl.agent.protocol import Look, Probe
-from dflashctl.agent.records import StateFolder
+from dflashctl.agent.records import StateFolder, read_json
 from dflashctl.agent.seen import (
     CheckpointsSeen,
     DiskSeen,
     FileSeen,
+    MetricsSeen,
     Observed,
     ProbeSeen,
     RunSeen,
     SessionSeen,
     State,
 )
+from dflashctl.agent.series import metrics_seen
 from dflashctl.agent.session import Pane, Tmux, leaders
 
 PROBE_S = 120.0
@@ -147,6 +149,7 @@ def observe(look: Look, state: StateFolder) -> Observed:
         scp=shutil.which("scp") is not None,
         state=job_state(view, cut is not None),
         run=view.run,
+        metrics=_metrics(look, state) if view.run else None,
         session=view.session,
         gpus=gpu.seen(question, view.members) if question else None,
         files=seen_files,
@@ -160,6 +163,12 @@ def observe(look: Look, state: StateFolder) -> Observed:
         dataset=dataset.fingerprint(look.dataset) if look.dataset else None,
         optimizer=optimize.see(look.job, state),
     )
+
+
+def _metrics(look: Look, state: StateFolder) -> MetricsSeen | None:
+    folder = state.current(look.job)
+    record = read_json(folder.state) if folder else None
+    return metrics_seen(record) if record else None
 
 
 def fingerprint(

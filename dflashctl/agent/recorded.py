@@ -5,7 +5,7 @@ Times are seconds since the epoch, sizes bytes. What was not recorded is None.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dflashctl.agent.seen import Ending, RunSeen
@@ -40,6 +40,7 @@ class About:
         source: where the pushed files came from.
         gpus: the GPUs' names as they were seen last.
         python: the interpreter whose version and torch are worth knowing.
+        metrics: how its metrics are found: ``pattern`` or ``jsonl``, if either.
         repeats: the run whose release this one was started from again.
     """
 
@@ -48,6 +49,7 @@ class About:
     source: Source | None = None
     gpus: tuple[str, ...] = ()
     python: str | None = None
+    metrics: dict[str, str] = field(default_factory=dict)
     repeats: str | None = None
 
 

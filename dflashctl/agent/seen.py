@@ -283,6 +283,8 @@ class Observed:
         state: the job's state.
         terminal: the first terminal type that the target knows, of the operator's and
             a few common ones.
+        metrics: the newest run's progress; None when it printed none.
+        verdicts: what its metrics and its surroundings speak against it.
         problems: codes of what is wrong with the run's surroundings (``no_cwd``,
             ``no_user``).
         dataset: the fingerprint of the data that the boundaries were made for, if asked.
@@ -312,3 +314,5 @@ class Observed:
     problems: tuple[str, ...]
     dataset: str | None = None
     optimizer: OptimizerSeen | None = None
+    metrics: MetricsSeen | None = None
+    verdicts: tuple[VerdictSeen, ...] = ()

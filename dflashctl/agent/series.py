@@ -30,9 +30,8 @@ epoch.
 from __future__ import annotations
 
 import math
-import statistics
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -131,7 +130,7 @@ class Series:
             "last": self._last,
             "last_at": self._last_at,
             "step_at": self._step_at,
-            "gap_s": statistics.median(self._gaps) if self._gaps else None,
+            "gap_s": median(self._gaps) if self._gaps else None,
             "loss_smoothed": _short(self._smoothed),
             "not_finite": self._not_finite,
             "recent": [[round(row[0] or 0.0, 3), *map(_short, row[1:])] for row in self._recent],
@@ -162,7 +161,7 @@ class Series:
             return 0.0, 0.0  # no rate across a jump
         steps, gap = step - before, at - was_at
         self._gaps.append(gap)
-        usual = statistics.median(self._paces) if len(self._paces) >= 8 else math.inf
+        usual = median(self._paces) if len(self._paces) >= 8 else math.inf
         self._paces.append(gap / steps)
         return steps, min(gap, PAUSE * usual * steps)
 
@@ -186,7 +185,7 @@ def metrics_seen(state: dict[str, Any]) -> MetricsSeen | None:
         last = {name: _finite(state["last"].get(name)) for name in METRICS}
         bins = [Bin.of_row(row) for row in state["bins"]]
         rates = sorted(_rates(bins[-max(8, len(bins) // 4) :]))
-        rate = statistics.median(rates) if rates else None
+        rate = median(rates) if rates else None
         speeds = [one.tokens_per_s for one in bins if one.tokens_per_s is not None]
         left = None
         if last["total_steps"] and last["step"] is not None:
@@ -202,7 +201,7 @@ def metrics_seen(state: dict[str, Any]) -> MetricsSeen | None:
             loss_smoothed=state["loss_smoothed"],
             loss_trend=_trend([one.loss for one in bins if one.loss is not None]),
             tokens_per_s_trend=_trend(speeds),
-            tokens_per_s_usual=statistics.median(speeds) if speeds else None,
+            tokens_per_s_usual=median(speeds) if speeds else None,
             measured_steps_per_s=rate,
             eta_s=middle,
             eta_low_s=low,
@@ -210,6 +209,13 @@ def metrics_seen(state: dict[str, Any]) -> MetricsSeen | None:
         )
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
+
+
+def median(values: Iterable[float]) -> float:
+    """The middle one, or the mean of the two in the middle; of none it is an error."""
+    row = sorted(values)
+    half = len(row) // 2
+    return row[half] if len(row) % 2 else (row[half - 1] + row[half]) / 2
 
 
 def _rates(bins: Sequence[Bin]) -> list[float]:
@@ -224,14 +230,14 @@ def _time_left(
         return None, None, None
     tenth = len(rates) // 10
     fast, slow = rates[-1 - tenth], rates[tenth]
-    return left / fast, left / statistics.median(rates), left / slow
+    return left / fast, left / median(rates), left / slow
 
 
 def _trend(values: Sequence[float]) -> tuple[float, ...]:
     """At most `TREND` means over equal stretches."""
     count = min(TREND, len(values))
     cuts = [round(index * len(values) / count) for index in range(count + 1)] if count else [0]
-    return tuple(statistics.fmean(values[a:b]) for a, b in pairwise(cuts))
+    return tuple(sum(values[a:b]) / (b - a) for a, b in pairwise(cuts))
 
 
 def _finite(value: float | None) -> float | None:

@@ -99,7 +99,7 @@ def _inside(kind: Any, step: str | int) -> Any:
 def _unknown_field(name: str, model: Any) -> str:
     if name in getattr(model, "not_yet", ()):
         return "is not supported yet by this version"
-    fields = tuple(model.model_fields)
+    fields = tuple(field.alias or known for known, field in model.model_fields.items())
     return f"unknown field{did_you_mean(name, fields)} (allowed: {', '.join(fields)})"
 
 

@@ -105,6 +105,11 @@ def start_steps(
         gpus=tuple(gpu.name for gpu in seen.gpus.gpus) if seen.gpus else (),
         python=playbook.preflight.python,
         repeats=desired.repeats,
+        metrics={
+            name: value
+            for name in ("pattern", "jsonl")
+            if (value := getattr(playbook.metrics, name)) is not None
+        },
     )
     start = StartRun(
         run_id=desired.run_id,

@@ -14,6 +14,7 @@ from dflashctl.playbook.model import (
     BatchingSpec,
     CheckpointSpec,
     DatasetSpec,
+    MetricsSpec,
     Playbook,
     PreflightSpec,
     PushedFile,
@@ -140,6 +141,9 @@ def _run_faults(document: Document) -> Iterator[Fault]:
             yield document.fault(("run", "env_from", index), f"{name} is in `env` as well")
     if "buckets" in document.values and "DFLASH_BUCKETS" in mapping(run.get("env")):
         yield document.fault(("run", "env", "DFLASH_BUCKETS"), "is set by `buckets`")
+    metrics = mapping(document.values.get("metrics"))
+    if metrics.get("jsonl") and ("from" in metrics or "pattern" in metrics):
+        yield document.fault(("metrics", "jsonl"), "metrics come from it or from the output")
     named: tuple[tuple[Loc, object], ...] = (
         (("run", "env_file"), run.get("env_file")),
         (("buckets",), document.values.get("buckets")),
@@ -173,6 +177,7 @@ def _build(path: Path, file: PlaybookFile, files: list[tuple[PushedFile, ...]]) 
             imports=tuple(file.preflight.imports),
         ),
         checkpoints=CheckpointSpec(path=file.checkpoints.path) if file.checkpoints else None,
+        metrics=MetricsSpec(pattern=file.metrics.pattern, jsonl=file.metrics.jsonl),
         buckets=None if file.buckets is None else local_path(file.buckets, path.parent),
         dataset=DatasetSpec(**file.dataset.model_dump()) if file.dataset else None,
         batching=BatchingSpec(**file.batching.model_dump()) if file.batching else None,

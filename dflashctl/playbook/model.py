@@ -75,6 +75,18 @@ class CheckpointSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsSpec:
+    """Where the metrics are found, if not in the output in a form that is known.
+
+    ``pattern``: a regular expression for a line of output, its groups named after metrics;
+    ``jsonl``: a file on the target to which the trainer appends lines of JSON.
+    """
+
+    pattern: str | None = None
+    jsonl: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetSpec:
     """Where the lengths are, on the target.
 
@@ -136,6 +148,7 @@ class Playbook:
     ready: ReadySpec
     preflight: PreflightSpec
     checkpoints: CheckpointSpec | None
+    metrics: MetricsSpec = MetricsSpec()
     buckets: Path | None = None
     dataset: DatasetSpec | None = None
     batching: BatchingSpec | None = None

@@ -6,8 +6,16 @@ import json
 import re
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+)
 
+from dflashctl.agent.metrics import METRICS, unknown_groups
 from dflashctl.document.judge import named
 from dflashctl.document.paths import absolute
 
@@ -124,6 +132,18 @@ def _module(text: str) -> str:
     return text
 
 
+def _pattern(text: str) -> str:
+    try:
+        pattern = re.compile(text)
+    except re.error as error:
+        raise ValueError(f"must be a regular expression: {error}") from error
+    wrong = unknown_groups(pattern)
+    if not pattern.groupindex or wrong:
+        what = f"not {wrong[0]}" if wrong else "as in (?P<step>[0-9]+)"
+        raise ValueError(f"its groups are named after metrics ({', '.join(METRICS)}), {what}")
+    return text
+
+
 def _signal(value: object) -> object:
     return value.removeprefix("SIG") if isinstance(value, str) else value
 
@@ -229,6 +249,14 @@ class Checkpoints(_Mapping):
     path: TargetPath
 
 
+class Metrics(_Mapping):
+    """Where the metrics are found."""
+
+    from_: Annotated[Literal["output"], Field(alias="from")] = "output"
+    pattern: Annotated[str, AfterValidator(_pattern)] | None = None
+    jsonl: TargetPath | None = None
+
+
 class Dataset(_Mapping):
     """Where the lengths are."""
 
@@ -258,7 +286,7 @@ class Batching(_Mapping):
 class PlaybookFile(_Mapping):
     """The whole file."""
 
-    not_yet = ("metrics", "watch", "distributed", "steps")
+    not_yet = ("watch", "distributed", "steps")
     version: Literal[1]
     name: Annotated[str, AfterValidator(_name)]
     session: Annotated[str, AfterValidator(_session)] | None = None
@@ -268,6 +296,7 @@ class PlaybookFile(_Mapping):
     ready: Ready = Ready()
     preflight: Preflight = Preflight()
     checkpoints: Checkpoints | None = None
+    metrics: Metrics = Metrics()
     buckets: Text | None = None
     dataset: Dataset | None = None
     batching: Batching | None = None

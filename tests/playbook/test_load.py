@@ -319,7 +319,6 @@ def test_a_name_is_of_small_letters_digits_and_dashes(tmp_path: Path, name: str)
 @pytest.mark.parametrize(
     ("text", "where"),
     [
-        ("metrics: {from: output}", "metrics"),
         ("watch: {}", "watch"),
         ("distributed: {}", "distributed"),
         ("steps: []", "steps"),
@@ -340,10 +339,36 @@ def test_a_field_of_the_format_that_is_not_built_yet_is_refused(
     assert found == [(3, where, "is not supported yet by this version")]
 
 
+def test_metrics_come_from_the_output_a_pattern_or_a_file(tmp_path: Path) -> None:
+    text = r"metrics: {from: output, pattern: '(?P<step>\d+) (?P<loss>\S+)'}"
+    assert load(tmp_path, f"{HEAD}{text}\n").metrics.pattern == r"(?P<step>\d+) (?P<loss>\S+)"
+    found = load(tmp_path, f"{HEAD}metrics: {{jsonl: /root/m.jsonl}}\n").metrics
+    assert (found.pattern, found.jsonl) == (None, "/root/m.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "words"),
+    [
+        ("{from: output, jsonl: /x}", "metrics.jsonl", "come from it or from the output"),
+        ("{pattern: '(?P<speed>x)'}", "metrics.pattern", "not speed"),
+        ("{pattern: '(x'}", "metrics.pattern", "must be a regular expression"),
+        ("{pattern: 'x'}", "metrics.pattern", "its groups are named after metrics"),
+        ("{form: output}", "metrics.form", "did you mean from? (allowed: from, pattern, jsonl)"),
+        ("{from: wandb}", "metrics.from", "must be output"),
+    ],
+)
+def test_metrics_that_cannot_be_found_are_a_mistake(
+    tmp_path: Path, text: str, where: str, words: str
+) -> None:
+    ((line, place, message),) = faults(tmp_path, f"{HEAD}metrics: {text}\n")
+    assert (line, place) == (3, where)
+    assert words in message
+
+
 def test_every_mistake_is_told_at_once_in_the_files_order(tmp_path: Path) -> None:
     text = """\
 name: DFlash
-metrics: {from: output}
+metrics: {pattern: "loss"}
 files:
   - {source: none.py, dest: /x}
   - {source: a.py, dest: b}
@@ -359,7 +384,7 @@ checkpoints: {path: x}
     assert [(line, where) for line, where, _ in found] == [
         (1, "version"),
         (1, "name"),
-        (2, "metrics"),
+        (2, "metrics.pattern"),
         (4, "files[0].source"),
         (5, "files[1].dest"),
         (7, "run.command"),

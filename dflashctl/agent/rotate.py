@@ -1,0 +1,56 @@
+"""A file that is only ever appended to, kept in a few pieces of limited size."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+
+class Rotating:
+    """``path``, and before it ``path.1`` (the newer) up to ``path.<kept>``.
+
+    What cannot be written, as on a full disk, is dropped; nothing here raises.
+    """
+
+    def __init__(self, path: str, limit: int, kept: int) -> None:
+        self._path, self._limit, self._kept = path, limit, kept
+        self._handle = -1
+        self._size = 0
+        self._open()
+
+    def write(self, data: bytes) -> None:
+        """Append."""
+        if self._size >= self._limit:
+            self._turn()
+        if self._handle < 0:
+            self._open()
+        with suppress(OSError):
+            while data:
+                count = os.write(self._handle, data)
+                self._size += count
+                data = data[count:]
+
+    def _open(self) -> None:
+        with suppress(OSError):
+            self._handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            self._size = os.fstat(self._handle).st_size
+
+    def _turn(self) -> None:
+        for number in range(self._kept - 1, 0, -1):
+            with suppress(OSError):
+                os.replace(f"{self._path}.{number}", f"{self._path}.{number + 1}")
+        with suppress(OSError):
+            os.replace(self._path, f"{self._path}.1")
+            os.close(self._handle)
+            self._handle = -1
+        self._size = 0
+
+
+def pieces(path: str) -> list[str]:
+    """The files that hold it, the oldest first; only those that are there."""
+    older = []
+    number = 1
+    while os.path.exists(f"{path}.{number}"):
+        older.append(f"{path}.{number}")
+        number += 1
+    return [*reversed(older), *([path] if os.path.exists(path) else [])]
