@@ -15,8 +15,8 @@ An epoch's batches are a function of lengths, settings and epoch alone. Each ran
 the same list and takes every ``ranks``-th batch of it, so ranks need not talk. Every rank
 takes equally many. Where the number of batches is no multiple of ranks x accumulation, those
 with the most samples are cut in half, as many as are missing: no sample is lost or repeated,
-no batch is above the budget and none is empty. (Only with fewer samples than ranks x
-accumulation are the missing batches empty.)
+no batch is above the budget and none is empty. (Only where no batch with two samples is left
+to cut are the missing ones empty: a dataset with hardly more samples than batches.)
 
 The same everywhere: raw words of a counter-based generator are ordered by a stable sort, and
 all that decides anything is an integer.
@@ -170,7 +170,7 @@ def epoch_batches(lengths: ArrayLike, settings: Settings, epoch: int) -> EpochBa
     order, buckets = _arranged(sizes, settings, draw)
     arranged = sizes[order]
     counts = np.concatenate(
-        [_packed(arranged[low:high], settings) for low, high in pairwise(buckets) if low < high]
+        [pack(arranged[low:high], settings) for low, high in pairwise(buckets) if low < high]
     )
     counts = _whole_steps(counts, settings.step_batches)
     starts = np.cumsum(counts) - counts
@@ -231,7 +231,7 @@ def _jittered(settings: Settings, draw: _Words) -> Integers:
     return edges[1:-1] + moves
 
 
-def _packed(lengths: Integers, settings: Settings) -> Integers:
+def pack(lengths: Integers, settings: Settings) -> Integers:
     """The sizes of the batches into which these samples fall, in their order.
 
     For every sample at once: how many would be in a batch that it opens. A batch's padded
