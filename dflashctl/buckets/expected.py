@@ -1,11 +1,27 @@
-"""What a set of boundaries will give, in closed form: no simulation, no random numbers."""
+"""What a set of boundaries will give, in closed form: no simulation, no random numbers.
+
+``docs/buckets.md`` derives the formula. In short: inside one bucket the packer is a
+renewal process. Let p be the law of a sample's length, F its distribution function, and
+c(n) = token_budget // n the longest sample that a batch of n may hold. A batch's first
+sample is one that the batch before it turned away, so it has a law of its own, with
+distribution function S. A batch reaches n samples of at most m <= c(n) tokens with
+probability S(m) F(m)^(n - 1), and everything follows from that.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
+import numpy as np
+
+from dflashctl.buckets.failures import BadBoundaries, BadLengths
 from dflashctl.buckets.histogram import Histogram
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,4 +98,110 @@ def expected(histogram: Histogram, boundaries: Sequence[int], packing: Packing) 
         BadBoundaries: they do not ascend from 0 to above every length.
         BadLengths: a sample alone is above the token budget.
     """
-    raise NotImplementedError
+    check_boundaries(histogram, boundaries)
+    check_budget(histogram, packing)
+    edges = np.searchsorted(histogram.lengths, boundaries)
+    per_bucket = tuple(
+        _bucket(histogram, packing, (low, high), slice(start, stop))
+        for low, high, start, stop in zip(
+            boundaries[:-1], boundaries[1:], edges[:-1], edges[1:], strict=True
+        )
+    )
+    batches = sum(bucket.batches for bucket in per_bucket)
+    padded = sum(bucket.padded_tokens for bucket in per_bucket)
+    return Expected(
+        per_bucket=per_bucket,
+        samples=histogram.samples,
+        tokens=histogram.tokens,
+        padded_tokens=padded,
+        batches=batches,
+        mean_batch_size=histogram.samples / batches,
+        efficiency=histogram.tokens / padded,
+        budget_fill=histogram.tokens / (batches * packing.token_budget),
+    )
+
+
+def check_boundaries(histogram: Histogram, boundaries: Sequence[int]) -> None:
+    """Raises BadBoundaries unless they ascend from 0 to above every length."""
+    if len(boundaries) < 2 or boundaries[0] != 0:
+        raise BadBoundaries("boundaries begin with 0 and name at least one bucket")
+    if any(low >= high for low, high in pairwise(boundaries)):
+        raise BadBoundaries("boundaries ascend, none of them twice")
+    if boundaries[-1] <= histogram.longest:
+        raise BadBoundaries(
+            f"the last boundary is {boundaries[-1]}, and the longest sample has "
+            f"{histogram.longest} tokens: it must be above it"
+        )
+
+
+def check_budget(histogram: Histogram, packing: Packing) -> None:
+    """Raises BadLengths when a sample alone is above the token budget."""
+    if histogram.longest > packing.token_budget:
+        above = histogram.lengths > packing.token_budget
+        count = int(histogram.counts[above].sum())
+        raise BadLengths(
+            "above-budget",
+            f"{count:,} {'sample is' if count == 1 else 'samples are'} longer than the token "
+            f"budget of {packing.token_budget:,}, the longest {histogram.longest:,} tokens",
+            count=count,
+        )
+
+
+def _bucket(
+    histogram: Histogram, packing: Packing, interval: tuple[int, int], inside: slice
+) -> BucketExpected:
+    lengths, counts = histogram.lengths[inside], histogram.counts[inside]
+    samples, tokens = int(counts.sum()), int(lengths @ counts)
+    size, padded = batch(lengths, counts, packing) if samples else (1.0, 1.0)
+    return BucketExpected(
+        low=interval[0],
+        high=interval[1],
+        samples=samples,
+        tokens=tokens,
+        padded_tokens=samples * padded / size,
+        batches=samples / size,
+        mean_batch_size=size if samples else 0.0,
+        efficiency=tokens * size / (samples * padded) if samples else 0.0,
+        budget_fill=tokens * size / (samples * packing.token_budget) if samples else 0.0,
+    )
+
+
+def batch(
+    lengths: NDArray[np.int64], counts: NDArray[np.int64], packing: Packing
+) -> tuple[float, float]:
+    """One bucket's mean batch: how many samples it holds, how many tokens with its padding."""
+    most = min(packing.max_batch_size, packing.token_budget // int(lengths[0]))
+    held = np.searchsorted(lengths, packing.token_budget // np.arange(1, most + 1), "right")
+    f = np.cumsum(counts) / counts.sum()
+    q = np.append(np.append(0.0, f)[held], 0.0)  # q[n - 1]: a sample fits a batch of n
+    s = _first_sample(f, q)
+    size = padded = 0.0
+    for n in range(most, 0, -1):
+        reaches = s * f ** (n - 1)  # ... n samples, none longer than this
+        size += reaches[held[n - 1] - 1] if held[n - 1] else 0.0
+        longest = lengths * np.diff(reaches, prepend=0.0)
+        grows = q[n] * longest[: held[n]].sum() if n < most else 0.0
+        padded += n * (longest[: held[n - 1]].sum() - grows)
+    return float(size), float(padded)
+
+
+def _first_sample(f: NDArray[np.float64], q: NDArray[np.float64]) -> NDArray[np.float64]:
+    """S at every length: how likely a batch's first sample is no longer.
+
+    A batch of n - 1 samples, all at most c(n), turns a sample away just when that is longer
+    than c(n); any other batch that is full turns away whatever comes. So the density of S is
+    that of F times a step function with a step at each c(n), and S, as a function of F, is
+    a broken line from 0 to 1. A step is what the line has reached times q^(n - 2): from the
+    shortest c(n) to the longest each follows from those before it; no iteration is needed.
+    """
+    s = np.zeros_like(f)
+    slope, reached, at = 1.0, 0.0, 0.0
+    for n in range(q.size - 1, 1, -1):
+        here = (f > at) & (f <= q[n - 1])
+        s[here] = reached + slope * (f[here] - at)
+        reached += slope * (q[n - 1] - at)
+        at = q[n - 1]
+        slope += reached * at ** (n - 2)
+    here = f > at
+    s[here] = reached + slope * (f[here] - at)
+    return s / (reached + slope * (1.0 - at))
