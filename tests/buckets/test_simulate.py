@@ -37,7 +37,7 @@ def test_a_sort_window_of_128_samples_saves_half_the_padding_and_leaves_many_par
 def test_several_seeds_give_a_mean_and_a_spread_and_tell_how_far_they_are():
     lengths = np.arange(3000) % 500 + 1
     how = batching.Settings(boundaries=(0, 200, 501), token_budget=5000, max_batch_size=16)
-    told = []
+    told: list[float] = []
     several = simulate(lengths, how, range(4), progress=told.append)
     singles = [simulate(lengths, how, [seed]) for seed in range(4)]
     efficiencies = [single.mean.efficiency for single in singles]
