@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 
+from dflashctl.agent import driver
 from dflashctl.agent.recorded import Facts
 
 ANSWER_S = 3.0
-_DRIVER = (Path("/sys/module/nvidia/version"), Path("/proc/driver/nvidia/version"))
 # torch is not imported, which takes seconds: what is installed says its version.
 _CODE = """
 import json, platform
@@ -52,20 +50,10 @@ class Question:
             except (subprocess.TimeoutExpired, ValueError):
                 self._process.kill()
                 self._process.communicate()
-        return Facts(driver=_driver(), gpus=gpus, python=_text(python), torch=_text(torch))
+        return Facts(driver=driver.module(), gpus=gpus, python=_text(python), torch=_text(torch))
 
     def _left(self) -> float:
         return max(0.0, self._deadline - time.monotonic())
-
-
-def _driver() -> str | None:
-    """The version of NVIDIA's kernel module, which a container shares with its host."""
-    for path in _DRIVER:
-        with suppress(OSError):
-            found = re.search(r"\b\d+\.\d+(?:\.\d+)?\b", path.read_text("utf-8", "replace"))
-            if found:
-                return found[0]
-    return None
 
 
 def _text(value: object) -> str | None:

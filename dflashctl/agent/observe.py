@@ -23,6 +23,7 @@ from pathlib import Path
 from dflashctl.agent import (
     checkpoints,
     dataset,
+    driver,
     files,
     gpu,
     journal,
@@ -122,7 +123,7 @@ def job_state(view: Scene, was_cut: bool) -> State:
 
 def briefly(look: Look) -> Look:
     """The same look without what takes time or room and decides nothing in a transaction."""
-    return replace(look, gpus=False, probe=None, texts=0)
+    return replace(look, gpus=False, probe=None, driver=False, texts=0)
 
 
 def observe(look: Look, state: StateFolder) -> Observed:
@@ -162,6 +163,7 @@ def observe(look: Look, state: StateFolder) -> Observed:
         problems=tuple(_problems(look)),
         dataset=dataset.fingerprint(look.dataset) if look.dataset else None,
         optimizer=optimize.see(look.job, state),
+        driver=driver.see() if look.driver else None,
     )
 
 

@@ -75,6 +75,7 @@ class Look:
         gpus: whether to ask nvidia-smi (its answer may take seconds).
         term: the operator's terminal type, to be looked up in the target's terminfo.
         dataset: data whose fingerprint is wanted.
+        driver: whether to compare the versions of the NVIDIA driver's halves.
         texts: up to how many bytes a changed file's present text is wanted; 0: not at all.
     """
 
@@ -90,6 +91,7 @@ class Look:
     gpus: bool = True
     term: str | None = None
     dataset: str | None = None
+    driver: bool = False
     texts: int = 0
 
 

@@ -123,6 +123,18 @@ class GpusSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DriverSeen:
+    """Versions of the NVIDIA driver.
+
+    ``module``: the kernel's, which a container shares with its host; ``library``: the one
+    that programs load there.
+    """
+
+    module: str | None
+    library: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FileSeen:
     """A wanted file's place: what is there now.
 
@@ -289,6 +301,7 @@ class Observed:
             ``no_user``).
         dataset: the fingerprint of the data that the boundaries were made for, if asked.
         optimizer: the newest detached bucket optimiser of the job.
+        driver: the NVIDIA driver's versions, if asked.
     """
 
     fingerprint: dict[str, str]
@@ -316,3 +329,4 @@ class Observed:
     optimizer: OptimizerSeen | None = None
     metrics: MetricsSeen | None = None
     verdicts: tuple[VerdictSeen, ...] = ()
+    driver: DriverSeen | None = None

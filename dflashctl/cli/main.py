@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 
 from dflashctl.cli import (
     attach,
+    check,
     deploy,
     discover,
     execute,
@@ -54,6 +55,7 @@ app = typer.Typer(
 )
 _inventory = typer.Typer(help="What the inventory says.", rich_markup_mode=None)
 _inventory.command("show")(inventory.show)
+_inventory.command("check")(check.check)
 _inventory.command("discover")(discover.discover)
 _inventory.command("trust")(trust.trust)
 

@@ -9,6 +9,7 @@ from dflashctl.agent.protocol import Look, Probe
 from dflashctl.plan.diff import LONGEST_TEXT
 
 if TYPE_CHECKING:
+    from dflashctl.inventory.model import Target
     from dflashctl.plan.model import Desired
     from dflashctl.playbook.model import PreflightSpec
 
@@ -40,6 +41,11 @@ def look_before_start(desired: Desired) -> Look:
         probe=probe_for(desired.playbook.preflight),
         texts=LONGEST_TEXT,
     )
+
+
+def look_at_target(target: Target) -> Look:
+    """What a target is like, whatever the job: for checks. Its job is one that nobody has."""
+    return Look(job="-", session="-", tmux_socket=target.tmux_socket, driver=True)
 
 
 def probe_for(spec: PreflightSpec) -> Probe | None:

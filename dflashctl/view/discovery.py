@@ -70,7 +70,7 @@ def say_found(screen: Screen, found: Found) -> None:
         elif declared is not None and declared != one.gpus:
             listed = Text(f"declares {counted(declared, 'GPU')}", style="yellow")
         else:
-            listed = Text("as it is")
+            listed = Text("yes")
         table.add_row(
             Text(one_line(f"{found.name}/{one.name}"), style=f"bold {ACCENT}"),
             str(one.vmid),

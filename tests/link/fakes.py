@@ -70,6 +70,7 @@ def observed_json() -> dict[str, object]:
         "problems": [],
         "dataset": None,
         "optimizer": None,
+        "driver": None,
     }
 
 
