@@ -161,7 +161,8 @@ def _unknown_run(error: e.UnknownRun) -> Words:
         )
     if error.fitting:
         return Words(
-            message=f"'{error.word}' is the beginning or end of {len(error.fitting)} runs.",
+            message=f"'{error.word}' is the beginning or end of {len(error.fitting)} runs on "
+            f"{error.target}.",
             details=error.fitting[-5:],
             next="Type one more character of the one that you mean.",
         )
