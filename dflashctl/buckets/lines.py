@@ -55,7 +55,11 @@ def jsonl(path: str, column: str | None) -> Iterator[Piece]:
         lists = False
         for block, share, first in _blocks(file):
             if name is None:
-                record = _object(path, block.lstrip().split(b"\n", 1)[0], first)
+                begun = block.lstrip()
+                if not begun:
+                    continue
+                blank = block[: len(block) - len(begun)].count(b"\n")
+                record = _object(path, begun.split(b"\n", 1)[0], first + blank)
                 name = choose(path, list(record), column)
                 lists = isinstance(record[name], list)
             lengths = None if lists else _plain_numbers(block, name)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _ROWS, _ROWS_OF_LISTS = 1 << 16, 1 << 12
 _FILE_MAGIC = b"ARROW1"
-_STREAM_END = bytes(4)
+_STREAM_END = b"\xff\xff\xff\xff" + bytes(4)
 
 
 def parquet(path: str, column: str | None) -> Iterator[Piece]:
