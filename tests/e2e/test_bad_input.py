@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -244,10 +245,11 @@ def test_a_second_deploy_at_the_same_time_is_told_who_is_at_work(here: Job) -> N
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     until(lambda: here.status()["lock"] is not None)
-    for words in (("deploy", "--restart"), ("deploy",), ("start",), ("stop",)):
-        second = here.dflashctl(*words)
-        assert second.returncode == 75, words
-        assert "@" in second.stderr
+    commands = (("deploy", "--restart"), ("deploy",), ("start",), ("stop",))
+    with ThreadPoolExecutor() as pool:
+        for second in pool.map(lambda words: here.dflashctl(*words), commands):
+            assert second.returncode == 75, (second.args, second.stderr)
+            assert "@" in second.stderr
     _, told = first.communicate(timeout=60)
     assert first.returncode == 0, told
     assert here.status()["state"] == "RUNNING"

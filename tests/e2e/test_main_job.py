@@ -79,7 +79,7 @@ def test_the_missions_command_replaces_a_hand_started_run(job: Job) -> None:
     )
     assert len(kept.split()) == 2, kept
 
-    until(lambda: "step 3 " in job.ok("logs"))
+    until(lambda: "step 3 " in job.ok("logs", "-n", "100000"))
     assert job.ok("logs", "-n", "1000").splitlines()[0] == "training 1 expandable_segments:True"
 
     stopped = job.dflashctl("stop")
@@ -210,7 +210,7 @@ class Terminal:
         while time.monotonic() < deadline:
             done, status = os.waitpid(self.pid, os.WNOHANG)
             if done:
-                os.close(self.fd)
+                self._take_the_rest()
                 return os.waitstatus_to_exitcode(status)
             if select.select([self.fd], [], [], 0.05)[0]:
                 try:
@@ -218,6 +218,12 @@ class Terminal:
                 except OSError:
                     time.sleep(0.05)
         raise AssertionError(f"it did not end: {self.text[-500:]!r}")
+
+    def _take_the_rest(self) -> None:
+        with suppress(OSError):  # EIO is a terminal's end
+            while select.select([self.fd], [], [], 1)[0]:
+                self.text += os.read(self.fd, 1 << 16).decode("utf-8", "replace")
+        os.close(self.fd)
 
 
 @pytest.mark.parametrize("term", ["xterm-256color", "a-terminal-nobody-knows"])
