@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from dflashctl.agent import checkpoints, files, gpu, launch, process, runs
+from dflashctl.agent import checkpoints, files, gpu, launch, library, process, runs
 from dflashctl.agent.failures import AgentError, from_os_error
 from dflashctl.agent.journal import Journal, facts, holder, last_step, locked, name_of
 from dflashctl.agent.observe import briefly, observe, scene
@@ -163,7 +163,8 @@ class _Transaction:
                 moved = {"moved_to": str(aside), "count": count, "path": action.real_path}
                 return f"{count} moved to {aside}", moved
             case PlaceFiles():
-                files.place(self.state, action.files)
+                wanted = library.placed(action.files, self.state, self.commit.look.user)
+                files.place(self.state, wanted)
                 return f"{len(action.files)} in place", {}
             case StartRun():
                 return self._start(action)
@@ -251,7 +252,7 @@ class _Transaction:
         starts = [a for a in self.commit.actions if isinstance(a, StartRun)]
         wanted = next(a for a in starts if a.run_id == action.run_id)
         folder = self.state.run(self.commit.look.job, action.run_id)
-        pid = launch.verify(action, wanted, folder)
+        pid = launch.verify(action, wanted, folder, self.state)
         return f"alive after {action.alive_for_s:g} s, environment as declared", {"pid": pid}
 
 

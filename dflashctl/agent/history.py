@@ -122,7 +122,7 @@ def _boundaries(
 ) -> tuple[int, ...] | None:
     """Those of the buckets that the run was given, from the file of its release."""
     for file in kept:
-        if file.dest == env.get(BUCKETS):
+        if f"/{env.get(BUCKETS)}".endswith(f"/{file.dest}"):
             with suppress(OSError, ValueError, TypeError, KeyError):
                 value = json.loads(state.blob(file.sha256).read_bytes())
                 return tuple(int(boundary) for boundary in value["boundaries"])

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from dflashctl.agent import checkpoints, facts, files, login, process, runs, wire
+from dflashctl.agent import checkpoints, facts, files, library, login, process, runs, wire
 from dflashctl.agent.failures import AgentError, from_os_error
 from dflashctl.agent.journal import name_of
 from dflashctl.agent.process import RUN_MARKER
@@ -40,7 +40,7 @@ def start(wanted: StartRun, commit: Commit, state: StateFolder, tmux: Tmux) -> R
     try:
         folder.path.mkdir(parents=True, mode=0o700)
         _record(wanted, commit, folder, state)
-        environment = _write_launch(wanted, folder, account)
+        environment = _write_launch(wanted, folder, account, state)
         state.set_current(commit.look.job, wanted.run_id)
     except OSError as error:
         folder.launch.unlink(missing_ok=True)
@@ -78,7 +78,7 @@ def own_words(program: str, folder: Path) -> tuple[str, ...]:
 
 def _record(wanted: StartRun, commit: Commit, folder: RunFolder, state: StateFolder) -> None:
     """What the run is. Of secrets only the names are kept."""
-    for file in wanted.release:
+    for file in library.placed(wanted.release, state, wanted.user):
         files.keep_as_blob(state, file)
     about, folder_of_checkpoints = wanted.about, commit.look.checkpoints
     record = {
@@ -113,7 +113,7 @@ def _record(wanted: StartRun, commit: Commit, folder: RunFolder, state: StateFol
 
 
 def _write_launch(
-    wanted: StartRun, folder: RunFolder, account: pwd.struct_passwd
+    wanted: StartRun, folder: RunFolder, account: pwd.struct_passwd, state: StateFolder
 ) -> dict[str, str]:
     """What only the supervisor may read, once: the whole environment, secrets included.
 
@@ -121,17 +121,18 @@ def _write_launch(
     """
     from_login = wanted.env_base == "login"
     base = login.login_environment(account) if from_login else login.minimal_environment(account)
+    env = library.importing({**base, **wanted.env, **wanted.secrets}, wanted, state)
     other = account.pw_uid != os.getuid()
     launch = {
         "command": wanted.command,
         "cwd": wanted.cwd or account.pw_dir,
         "user": [account.pw_name, account.pw_uid, account.pw_gid] if other else None,
-        "env": {**base, **wanted.env, **wanted.secrets, RUN_MARKER: wanted.run_id},
+        "env": {**env, RUN_MARKER: wanted.run_id},
         "signal": wanted.signal,
         "grace_s": wanted.grace_s,
     }
     write_atomically(folder.launch, json.dumps(launch).encode())
-    return {**base, **wanted.env}
+    return {name: value for name, value in env.items() if name not in wanted.secrets}
 
 
 def _await(ready: Callable[[], bool], folder: RunFolder, otherwise: str) -> None:
@@ -142,7 +143,7 @@ def _await(ready: Callable[[], bool], folder: RunFolder, otherwise: str) -> None
         time.sleep(0.01)
 
 
-def verify(wanted: VerifyRun, start_of: StartRun, folder: RunFolder) -> int:
+def verify(wanted: VerifyRun, start_of: StartRun, folder: RunFolder, state: StateFolder) -> int:
     """Watch the new run live for as long as the playbook asks; its pid when it did.
 
     Raises:
@@ -153,7 +154,7 @@ def verify(wanted: VerifyRun, start_of: StartRun, folder: RunFolder) -> int:
     record = read_json(folder.process) or {}
     trainer = process.Process(*record["trainer"]) if record.get("trainer") else None
     if trainer is not None and process.is_alive(trainer):
-        _check_environment(trainer, start_of)
+        _check_environment(trainer, start_of, state)
     while True:
         end = read_json(folder.exit)
         if end is not None:
@@ -174,13 +175,20 @@ def verify(wanted: VerifyRun, start_of: StartRun, folder: RunFolder) -> int:
         time.sleep(process.POLL_S)
 
 
-def _check_environment(trainer: process.Process, start_of: StartRun) -> None:
+def _check_environment(trainer: process.Process, start_of: StartRun, state: StateFolder) -> None:
     """What is wrong must stay wrong: a shell that starts rewrites its own for a moment."""
-    declared = {**start_of.env, **start_of.secrets, RUN_MARKER: start_of.run_id}
+    declared = library.importing({**start_of.env, **start_of.secrets}, start_of, state)
+    declared[RUN_MARKER] = start_of.run_id
+
+    def as_declared(name: str, value: str | None) -> bool:
+        # What the login environment has goes on behind ours.
+        more = name == library.PYTHON_PATH and f"{value}".startswith(f"{declared[name]}:")
+        return value == declared[name] or more
+
     deadline = time.monotonic() + SETTLE_S
     while process.is_alive(trainer):
         actual = process.environment(trainer.pid)
-        wrong = sorted(name for name, value in declared.items() if actual.get(name) != value)
+        wrong = sorted(name for name in declared if not as_declared(name, actual.get(name)))
         if not wrong:
             return
         if time.monotonic() > deadline:

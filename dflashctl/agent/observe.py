@@ -27,6 +27,7 @@ from dflashctl.agent import (
     files,
     gpu,
     journal,
+    library,
     optimize,
     process,
     runs,
@@ -123,7 +124,11 @@ def job_state(view: Scene, was_cut: bool) -> State:
 
 def briefly(look: Look) -> Look:
     """The same look without what takes time or room and decides nothing in a transaction."""
+<<<<<<< HEAD
     return replace(look, gpus=False, probe=None, driver=False, texts=0)
+=======
+    return replace(look, gpus=False, probe=None, texts=0, dataset=None)
+>>>>>>> 8efff62 (wip3)
 
 
 def observe(look: Look, state: StateFolder) -> Observed:
@@ -131,6 +136,8 @@ def observe(look: Look, state: StateFolder) -> Observed:
     question = gpu.Question() if look.gpus else None
     tmux = Tmux(look.tmux_socket)
     view = scene(look, state, tmux)
+    asked = look.files
+    look = replace(look, files=tuple(library.placed(look.files, state, look.user)))
     seen_files = tuple(files.see_all(look.files, state, look.texts))
     seen_checkpoints = (
         checkpoints.see(look.checkpoints, state, [file.dest for file in look.files])
@@ -153,7 +160,9 @@ def observe(look: Look, state: StateFolder) -> Observed:
         metrics=_metrics(look, state) if view.run else None,
         session=view.session,
         gpus=gpu.seen(question, view.members) if question else None,
-        files=seen_files,
+        files=tuple(
+            replace(seen, dest=file.dest) for seen, file in zip(seen_files, asked, strict=True)
+        ),
         checkpoints=seen_checkpoints,
         disks=_disks(look, state),
         probe=_probe(look.probe) if look.probe else None,
