@@ -7,14 +7,20 @@ started with, whatever is deployed beside it.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import pwd
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 from dflashctl.agent.protocol import FileWanted, StartRun
 from dflashctl.agent.records import StateFolder
+from dflashctl.agent.seen import BucketsSeen
 
+VARIABLE = "DFLASH_BUCKETS"
 PYTHON_PATH = "PYTHONPATH"
 # The state folder is closed to other users than its own; who becomes another one is root.
 FOR_OTHERS = "/var/lib/dflashctl/lib"
@@ -40,3 +46,21 @@ def _root(state: StateFolder, user: str | None) -> str:
     if user is None or user == pwd.getpwuid(os.getuid()).pw_name:
         return str(state.path / "lib")
     return FOR_OTHERS
+
+
+def boundaries(env: Mapping[str, str]) -> BucketsSeen | None:
+    """What the file says that a run's environment names; None where there is none."""
+    path = env.get(VARIABLE)
+    if path is None:
+        return None
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        data = Path(path).read_bytes()
+        value = json.loads(data)
+        expected = value.get("expected_efficiency")
+        return BucketsSeen(
+            path=path,
+            sha256=hashlib.sha256(data).hexdigest()[:12],
+            boundaries=tuple(int(edge) for edge in value["boundaries"]),
+            expected_efficiency=expected if isinstance(expected, float) else None,
+        )
+    return None

@@ -124,11 +124,7 @@ def job_state(view: Scene, was_cut: bool) -> State:
 
 def briefly(look: Look) -> Look:
     """The same look without what takes time or room and decides nothing in a transaction."""
-<<<<<<< HEAD
-    return replace(look, gpus=False, probe=None, driver=False, texts=0)
-=======
-    return replace(look, gpus=False, probe=None, texts=0, dataset=None)
->>>>>>> 8efff62 (wip3)
+    return replace(look, gpus=False, probe=None, driver=False, texts=0, dataset=None)
 
 
 def observe(look: Look, state: StateFolder) -> Observed:

@@ -42,7 +42,10 @@ WINDOW = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileWanted:
-    """A file that the playbook wants on the target. ``dest`` is absolute."""
+    """A file that the playbook wants on the target.
+
+    ``dest`` is absolute, or below the folder for what training imports (dflashctl.agent.library).
+    """
 
     dest: str
     sha256: str

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from dflashctl.agent import cgroup, process
+from dflashctl.agent import cgroup, library, process
 from dflashctl.agent.process import Process, Table
 from dflashctl.agent.protocol import FileWanted
 from dflashctl.agent.records import RunFolder, read_json
@@ -134,6 +134,7 @@ def see(folder: RunFolder, who: Alive, now: float) -> RunSeen | None:
         env=run["env"],
         release=run["release"],
         started_by=run["started_by"],
+        buckets=library.boundaries(run["env"]),
     )
 
 

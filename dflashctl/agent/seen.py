@@ -29,6 +29,19 @@ Ending = Literal["finished", "interrupted", "refused", "failed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BucketsSeen:
+    """The boundaries that a run was started with, from the file that it reads.
+
+    ``sha256``: of the file, its first 12 digits; ``expected_efficiency``: 0 to 1.
+    """
+
+    path: str
+    sha256: str
+    boundaries: tuple[int, ...]
+    expected_efficiency: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunSeen:
     """The newest run of the job, as its records and the process table tell.
 
@@ -47,6 +60,7 @@ class RunSeen:
         env: the variables that were declared for it.
         release: the first 12 digits of the hash over the release.
         started_by: who started it.
+        buckets: the boundaries that it was started with, if any.
     """
 
     id: str
@@ -67,6 +81,7 @@ class RunSeen:
     env: dict[str, str]
     release: str
     started_by: str
+    buckets: BucketsSeen | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

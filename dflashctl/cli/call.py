@@ -103,9 +103,14 @@ class Call:
         Raises:
             MissingSetting: the playbook does not say what to run.
             SourceUnreadable: a file to push cannot be read.
+            BadBuckets: the file of boundaries is none.
         """
+        from dataclasses import replace
+
         from dflashctl.errors import MissingSetting
         from dflashctl.plan.model import Desired
+        from dflashctl.playbook.boundaries import read_boundaries
+        from dflashctl.playbook.library import library_files
         from dflashctl.playbook.load import find_playbook, load_playbook
         from dflashctl.playbook.origin import read_source
         from dflashctl.playbook.payload import read_payload
@@ -116,13 +121,18 @@ class Call:
         job = load_playbook(find_playbook(playbook, self.environ, self.cwd))
         if job.run is None:
             raise MissingSetting(verb=self.command, setting="run", path=job.path)
+        secret, boundaries = read_secrets(job.run, self.environ), None
+        if job.buckets is not None:
+            boundaries = read_boundaries(job.buckets)
+            job = replace(job, files=(*job.files, *library_files(job.buckets)))
         return Desired(
             playbook=job,
             target=target,
             files=read_payload(job.files),
-            secrets=read_secrets(job.run, self.environ),
+            secrets=secret,
             run_id=self.new_run_id(job.name),
             source=read_source(job),
+            boundaries=boundaries,
         )
 
     def new_run_id(self, job: str) -> str:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dflashctl.errors import MissingSetting
+from dflashctl.playbook.library import BOUNDARIES
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from dflashctl.agent.seen import Observed
+    from dflashctl.plan.model import Desired
     from dflashctl.playbook.boundaries import BucketsFile
-    from dflashctl.playbook.model import BatchingSpec, DatasetSpec, Playbook
+    from dflashctl.playbook.model import BatchingSpec, DatasetSpec, Playbook, RunSpec
 
+VARIABLE = "DFLASH_BUCKETS"
 _RULES = ("count", "align", "max_length")
 _SETTINGS = (
     "token_budget", "max_batch_size", "window", "order", "ranks", "accumulation", "seed",
@@ -43,8 +47,26 @@ def task_for(
     }
 
 
-def stale_notes(playbook: Playbook, made: BucketsFile, seen: Observed, target: str) -> list[str]:
+def with_boundaries(run: RunSpec, seen: Observed) -> RunSpec:
+    """The run with the variable that names its boundaries, where they will lie."""
+    for file in seen.files:
+        if not file.dest.startswith("/") and file.dest.endswith(f"/{BOUNDARIES}"):
+            return replace(run, env={**run.env, VARIABLE: file.real_dest})
+    return run
+
+
+def dataset_of(made: BucketsFile | None, target: str) -> str | None:
+    """The data to look at, if the boundaries were made for data of this target."""
+    if made is None or made.dataset["target"] != target:
+        return None
+    return str(made.dataset["path"])
+
+
+def stale_notes(desired: Desired, seen: Observed) -> tuple[str, ...]:
     """Why the boundaries should be chosen anew, if so: other settings, or other data."""
+    playbook, made, target = desired.playbook, desired.boundaries, desired.target.name
+    if made is None:
+        return ()
     notes = []
     again = "dflashctl optimize-buckets --apply makes them anew"
     name = made.path.name
@@ -55,10 +77,10 @@ def stale_notes(playbook: Playbook, made: BucketsFile, seen: Observed, target: s
     wanted = playbook.dataset
     if wanted is not None and wanted.path != there["path"]:
         notes.append(f"{name} is stale, made for {there['path']}, not {wanted.path}; {again}")
-    elif there["target"] == target and there["fingerprint"] != seen.dataset:
+    elif dataset_of(made, target) and there["fingerprint"] != seen.dataset:
         how = "has changed since" if seen.dataset else "is not there any more"
         notes.append(f"{name} is stale, its dataset {there['path']} {how}; {again}")
-    return notes
+    return tuple(notes)
 
 
 def _differing(playbook: Playbook, made: BucketsFile) -> list[str]:

@@ -8,6 +8,7 @@ from dflashctl.agent.protocol import ClearCheckpoints, PlaceFiles, Receive
 from dflashctl.agent.runs import release_id
 from dflashctl.errors import MissingSetting, Refusal
 from dflashctl.plan import words
+from dflashctl.plan.batching import stale_notes, with_boundaries
 from dflashctl.plan.diff import placed_diffs
 from dflashctl.plan.model import Plan, Step
 from dflashctl.plan.preflight import preflight, seen_files
@@ -39,7 +40,7 @@ def plan_deploy(
     """
     if lives(seen) and not restart:
         return _beside_a_running_job(desired, seen, clear=clear)
-    run = run_spec(desired, "deploy")
+    run = with_boundaries(run_spec(desired, "deploy"), seen)
     receive, place = file_steps(desired, seen)
     clearing, clear_notes = _clear_steps(desired, seen) if clear else ((), ())
     command, notes = command_for(run, seen, cleared=clear)
@@ -53,7 +54,7 @@ def plan_deploy(
     )
     return Plan(
         steps=steps,
-        notes=(*_cut_notes(seen), *clear_notes, *notes),
+        notes=(*_cut_notes(seen), *stale_notes(desired, seen), *clear_notes, *notes),
         refusals=preflight(desired, seen, steps),
         run_id=desired.run_id,
         diffs=placing_diffs(desired, seen, place),
@@ -62,7 +63,7 @@ def plan_deploy(
 
 def _beside_a_running_job(desired: Desired, seen: Observed, *, clear: bool) -> Plan:
     """Without --restart: the files may come, the job stays."""
-    wanted = run_spec(desired, "deploy")
+    wanted = with_boundaries(run_spec(desired, "deploy"), seen)
     receive, place = file_steps(desired, seen)
     name = desired.playbook.name
     if seen.run and seen.run.command not in (wanted.command, wanted.resume):
@@ -75,7 +76,7 @@ def _beside_a_running_job(desired: Desired, seen: Observed, *, clear: bool) -> P
         note = f"{name} keeps running an older release than its files; --restart applies them"
     else:
         note = f"{name} keeps running, and its files are in place; --restart starts it anew"
-    notes = [*_cut_notes(seen), note]
+    notes = [*_cut_notes(seen), *stale_notes(desired, seen), note]
     if seen.session and seen.session.adopted:
         notes.append(f"{words.at_hand(seen.session)} is left alone; --restart replaces it, too")
     steps = (*receive, *place)
@@ -111,16 +112,21 @@ def file_steps(desired: Desired, seen: Observed) -> tuple[tuple[Step, ...], tupl
                 why="not kept on the target yet; checked by SHA-256",
             ),
         )
-    if differing:
-        names = words.listed(tuple(wanted.dest for wanted in differing))
-        fresh = all(there.sha256 is None for wanted, there in pairs if wanted in differing)
+    ours = tuple(wanted for wanted in differing if not wanted.dest.startswith("/"))
+    theirs = tuple(wanted for wanted in differing if wanted not in ours)
+    if theirs:
+        names = words.listed(tuple(wanted.dest for wanted in theirs))
+        fresh = all(there.sha256 is None for wanted, there in pairs if wanted in theirs)
         place = (
             Step(
-                action=PlaceFiles(files=differing),
+                action=PlaceFiles(files=theirs),
                 what=f"put {names} in place",
                 why="not there yet" if fresh else "different there",
             ),
         )
+    if ours:
+        what = f"put {words.boundaries(desired.boundaries)} in place, and what reads them"
+        place += (Step(action=PlaceFiles(files=ours), what=what, why="not there yet"),)
     return receive, place
 
 
@@ -130,7 +136,13 @@ def placing_diffs(
     """How the files that are put in place differ from what is there now."""
     there = {file.dest: file for file in seen.files}
     actions = [step.action for step in place]
-    files = [file for a in actions if isinstance(a, PlaceFiles) for file in a.files]
+    files = [
+        file
+        for action in actions
+        if isinstance(action, PlaceFiles)
+        for file in action.files
+        if file.dest.startswith("/")
+    ]
     return placed_diffs(tuple(files), there, desired.texts)
 
 

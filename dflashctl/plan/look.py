@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dflashctl.agent.protocol import Look, Probe
+from dflashctl.plan.batching import dataset_of
 from dflashctl.plan.diff import LONGEST_TEXT
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def look_before_start(desired: Desired) -> Look:
         user=run.user if run else None,
         probe=probe_for(desired.playbook.preflight),
         texts=LONGEST_TEXT,
+        dataset=dataset_of(desired.boundaries, desired.target.name),
     )
 
 

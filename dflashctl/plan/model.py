@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from dflashctl.errors import Refusal
     from dflashctl.inventory.model import Target
     from dflashctl.plan.diff import FileDiff
+    from dflashctl.playbook.boundaries import BucketsFile
     from dflashctl.playbook.model import Playbook
 
 
@@ -27,6 +28,7 @@ class Desired:
         texts: the contents of those files by their hashes, where they are wanted for a diff.
         source: the checkout that the files come from.
         repeats: the run that is to be started again, for a rollback.
+        boundaries: those of the buckets, as they are on this machine.
     """
 
     playbook: Playbook
@@ -37,6 +39,7 @@ class Desired:
     texts: dict[str, str] = field(default_factory=dict, repr=False)
     source: Source | None = None
     repeats: str | None = None
+    boundaries: BucketsFile | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dflashctl.agent.protocol import FileWanted
 from dflashctl.errors import Refusal
 from dflashctl.plan import words
+from dflashctl.plan.batching import with_boundaries
 from dflashctl.plan.deploy import file_steps, placing_diffs
 from dflashctl.plan.model import Plan
 from dflashctl.plan.preflight import preflight
@@ -56,7 +57,7 @@ def plan_rollback(desired: Desired, seen: Observed, record: RunRecord, *, wait: 
 
     ``desired``: the job `as_it_was`, with the secrets that could be found.
     """
-    run = run_spec(desired, "rollback")
+    run = with_boundaries(run_spec(desired, "rollback"), seen)
     _, place = file_steps(desired, seen)
     command, notes = _command(run, seen)
     steps = (

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dflashctl.agent.protocol import FileWanted
 from dflashctl.errors import Refusal
 from dflashctl.plan import words
+from dflashctl.plan.batching import with_boundaries
 from dflashctl.plan.model import Plan
 from dflashctl.plan.preflight import preflight, seen_files
 from dflashctl.plan.steps import (
@@ -18,6 +19,7 @@ from dflashctl.plan.steps import (
     stop_steps,
     what_lives,
 )
+from dflashctl.playbook.library import BOUNDARIES
 
 if TYPE_CHECKING:
     from dflashctl.agent.seen import Observed
@@ -30,7 +32,7 @@ def plan_start(desired: Desired, seen: Observed, *, wait: bool) -> Plan:
     Raises:
         MissingSetting: the playbook does not say what to run.
     """
-    run = run_spec(desired, "start")
+    run = with_boundaries(run_spec(desired, "start"), seen)
     if lives(seen):
         return Plan(notes=(f"already running: {what_lives(seen)}",))
     release, missing, notes = _as_they_are(desired, seen)
@@ -59,7 +61,8 @@ def _as_they_are(
     release, missing, differing = [], [], []
     for wanted, there in seen_files(desired.files, seen):
         if there.sha256 is None or there.mode is None:
-            missing.append(wanted.dest)
+            ours = not wanted.dest.startswith("/")
+            missing.append(BOUNDARIES if ours else wanted.dest)
             continue
         same = there.sha256 == wanted.sha256
         if not same or there.mode != wanted.mode:
@@ -76,7 +79,7 @@ def _as_they_are(
     if differing:
         names = words.listed(tuple(differing))
         notes = (f"the target's own files are used; not as here: {names} (deploy brings them)",)
-    return tuple(release), tuple(missing), notes
+    return tuple(release), tuple(dict.fromkeys(missing)), notes
 
 
 def _not_deployed(missing: tuple[str, ...]) -> tuple[Refusal, ...]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dflashctl.agent.seen import CheckpointsSeen, CutTransaction, RunSeen, SessionSeen
+    from dflashctl.playbook.boundaries import BucketsFile
 
 # What a cut transaction was at, by the name of its action.
 _AT_WORK = {
@@ -102,3 +103,11 @@ def cut_short(cut: CutTransaction) -> str:
     """An earlier transaction that did not reach its end: whose, when, at what."""
     work = _AT_WORK.get(cut.step, "making ready")
     return f"what {cut.who} began was cut short on {moment(cut.at)} while {work}"
+
+
+def boundaries(made: BucketsFile | None) -> str:
+    """The boundaries of a release's buckets: how many, how good, and their hash."""
+    if made is None:  # an earlier release's, whose file is not here any more
+        return "the bucket boundaries"
+    count = counted(len(made.boundaries) - 1, "bucket")
+    return f"{count} ({made.expected_efficiency:.2%} expected, {made.sha256[:12]})"

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 class PushedFile:
     """One ordinary file to push, after directories and globs were expanded.
 
+    ``dest``: absolute; else below the folder that the agent keeps for what training imports.
     ``mode``: permission bits on the target (the playbook's, else the source's own).
     """
 

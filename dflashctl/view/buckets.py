@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from dflashctl.agent.seen import OptimizerSeen
     from dflashctl.view.console import Screen
     from dflashctl.view.outcome import Again
 
@@ -48,17 +47,6 @@ def show_detached(screen: Screen, again: Again, session: str) -> None:
     screen.write(f"at work      in tmux session {one_line(session)}\n")
     screen.write(f"look         {again.typed('status')}\n")
     screen.write(f"result       {again.typed('optimize-buckets', '--fetch')}\n")
-
-
-def optimizer_line(seen: OptimizerSeen) -> str:
-    """How a detached optimiser stands, for ``status``."""
-    if seen.state == "working":
-        share = "" if seen.share is None else f" {seen.share:.0%}"
-        return f"at work in tmux session {seen.session}: {seen.stage or 'starting'}{share}"
-    ended = "" if seen.ended_at is None else f" at {figures.moment(seen.ended_at)}"
-    if seen.state == "done":
-        return f"done{ended}; optimize-buckets --fetch shows the result"
-    return f"failed{ended}; optimize-buckets --fetch tells why"
 
 
 def report_object(

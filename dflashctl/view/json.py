@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SCHEMA = 1
 _STATUS_FIELDS = (
     "state", "run", "session", "metrics", "gpus", "gpu_status", "checkpoints", "disk", "release",
-    "buckets", "verdicts", "lock", "interrupted", "error",
+    "buckets", "optimizer", "verdicts", "lock", "interrupted", "error",
 )  # fmt: skip
 
 
@@ -118,7 +118,12 @@ def status_object(report: Report) -> dict[str, Any]:
         "checkpoints": _checkpoints(seen),
         "disk": _disk(seen),
         "release": run.release if run else None,
-        "buckets": None,
+        "buckets": plain(run.buckets) if run else None,
+        "optimizer": None if seen.optimizer is None else {
+            **plain(seen.optimizer),
+            "started_at": figures.iso(seen.optimizer.started_at),
+            "ended_at": figures.iso(seen.optimizer.ended_at),
+        },
         "verdicts": [
             {"code": v.code, "since": figures.iso(v.since), "evidence": v.evidence}
             for v in report.verdicts

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from dflashctl.agent.seen import DiskSeen, Gpu, Observed
+    from dflashctl.agent.seen import BucketsSeen, DiskSeen, Gpu, Observed, OptimizerSeen
     from dflashctl.errors import DflashError
     from dflashctl.view.console import Screen
 
@@ -67,6 +67,7 @@ class RunShown:
     signal: str | None = None
     oom: bool | None = None
     release: str | None = None
+    buckets: BucketsSeen | None = None
 
 
 def run_shown(seen: Observed) -> RunShown | None:
@@ -96,6 +97,7 @@ def run_shown(seen: Observed) -> RunShown | None:
         signal=run.signal,
         oom=run.oom,
         release=run.release,
+        buckets=run.buckets,
     )
 
 
@@ -196,6 +198,10 @@ def _facts(seen: Observed) -> Iterable[tuple[str, list[str]]]:
         yield "disk", [f"{figures.size(disk.free)} free of {figures.size(disk.total)}"]
     if run is not None and run.release:
         yield "release", [run.release]
+    if run is not None and run.buckets is not None:
+        yield "buckets", [buckets_line(run.buckets)]
+    if seen.optimizer is not None:
+        yield "optimizer", [optimizer_line(seen.optimizer)]
     if seen.lock is not None:
         yield "at work", [f"{seen.lock.who}, since {figures.moment(seen.lock.since)}"]
     if seen.cut is not None:
@@ -337,3 +343,22 @@ def _store_in_short(seen: Observed) -> list[str]:
     if disk is not None:
         lines.append(f"{figures.size(disk.free)} free")
     return lines or ["-"]
+
+
+def buckets_line(buckets: BucketsSeen) -> str:
+    """A run's boundaries in short: hash, how many, and what they were to give."""
+    count = len(buckets.boundaries) - 1
+    expected = buckets.expected_efficiency
+    given = "" if expected is None else f", {expected:.2%} expected"
+    return f"{buckets.sha256}, {count} buckets{given}"
+
+
+def optimizer_line(seen: OptimizerSeen) -> str:
+    """How a detached optimiser stands, for ``status``."""
+    if seen.state == "working":
+        share = "" if seen.share is None else f" {seen.share:.0%}"
+        return f"at work in tmux session {seen.session}: {seen.stage or 'starting'}{share}"
+    ended = "" if seen.ended_at is None else f" at {figures.moment(seen.ended_at)}"
+    if seen.state == "done":
+        return f"done{ended}; optimize-buckets --fetch shows the result"
+    return f"failed{ended}; optimize-buckets --fetch tells why"
