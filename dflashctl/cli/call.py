@@ -170,7 +170,16 @@ class Call:
     def observe(self, agent: Agent, desired: Desired, look: Look) -> Observed:
         """One look at the target."""
         with self.screen.waiting(f"looking at {desired.target.name}"):
-            return agent.observe(look)
+            seen = agent.observe(look)
+        self.keep_in_mind(desired.target.name, seen)
+        return seen
+
+    def keep_in_mind(self, target: str, seen: Observed) -> None:
+        """For completion: names that were seen there."""
+        from dflashctl.cli import memory
+
+        if seen.run is not None:
+            memory.add(self.environ, "runs", target, seen.run.id)
 
     def with_texts(self, desired: Desired, seen: Observed) -> Desired:
         """The job with the texts of its files that are not on the target as they are here."""

@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from dflashctl.cli import (
     attach,
     check,
+    completion,
     deploy,
     discover,
     execute,
@@ -51,6 +52,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
     invoke_without_command=True,
+    add_completion=False,
     pretty_exceptions_enable=False,
 )
 _inventory = typer.Typer(help="What the inventory says.", rich_markup_mode=None)
@@ -77,6 +79,7 @@ _runs.command("list")(runs.show_list)
 _runs.command("show")(runs.show)
 _runs.command("diff")(runs.compare)
 app.add_typer(_runs, name="runs")
+app.command("completion")(completion.shell_script)
 
 
 def _show_version(wanted: bool) -> None:
@@ -118,6 +121,9 @@ def main(arguments: Sequence[str] | None = None, call: Call | None = None) -> in
 
     ``call``: the world to run in, if it is not that of this process.
     """
+    if call is None and completion.ASKED in os.environ:
+        command = typer.main.get_command(app)
+        return completion.answer(command, sys.argv[1:], os.environ, Path.cwd())
     # What no one asked to see is not shown: without a handler Python prints warnings.
     logging.getLogger().addHandler(logging.NullHandler())
     if call is None:

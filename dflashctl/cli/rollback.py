@@ -35,7 +35,7 @@ def rollback(  # noqa: PLR0913, PLR0917 - one parameter an option
     Everything comes from what the target has kept, but for secrets: they are read here,
     by the names that the run had.
     """
-    from dflashctl.cli.runs import recall
+    from dflashctl.cli.runs import on_record, recall
     from dflashctl.cli.transaction import Proposal, carry_out, preview, require_tmux
     from dflashctl.plan.diff import LONGEST_TEXT
     from dflashctl.plan.look import look_before_start
@@ -45,7 +45,7 @@ def rollback(  # noqa: PLR0913, PLR0917 - one parameter an option
     call = begin(ctx, "rollback", as_json)
     today = call.desired(target, playbook)
     with call.at(today.target) as agent:
-        record = recall(agent, today, run, agent.list_runs(today.playbook.name))
+        record = recall(agent, today, run, on_record(call, agent, today))
         secrets = find_secrets(today.playbook.run, record.secrets, call.environ)
         now = replace(today, secrets=secrets, run_id=call.new_run_id(today.playbook.name))
         desired = as_it_was(now, record)

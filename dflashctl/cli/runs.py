@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dflashctl.cli import memory
 from dflashctl.cli.call import begin
 from dflashctl.cli.options import DiffOption, JsonOption, PlaybookOption, TargetOption
 
 if TYPE_CHECKING:
     from dflashctl.agent.recorded import RunRecord, RunsListed
+    from dflashctl.cli.call import Call
     from dflashctl.link.client import Agent
     from dflashctl.plan.model import Desired
 
@@ -47,7 +49,7 @@ def show_list(
     call = begin(ctx, "runs list", as_json)
     desired = call.desired(target, playbook)
     with call.at(desired.target) as agent:
-        listed = agent.list_runs(desired.playbook.name)
+        listed = on_record(call, agent, desired)
     if as_json:
         shape = {desired.target.name: runs_json.runs_object(listed)}
         call.screen.write(json.envelope("runs list", 0, shape))
@@ -71,7 +73,7 @@ def show(
     call = begin(ctx, "runs show", as_json)
     desired = call.desired(target, playbook)
     with call.at(desired.target) as agent:
-        record = recall(agent, desired, run, agent.list_runs(desired.playbook.name))
+        record = recall(agent, desired, run, on_record(call, agent, desired))
     if as_json:
         shape = {desired.target.name: runs_json.run_object(record)}
         call.screen.write(json.envelope("runs show", 0, shape))
@@ -97,7 +99,7 @@ def compare(
     call = begin(ctx, "runs diff", as_json)
     desired = call.desired(target, playbook)
     with call.at(desired.target) as agent:
-        listed = agent.list_runs(desired.playbook.name)
+        listed = on_record(call, agent, desired)
         one = recall(agent, desired, first, listed)
         other = recall(agent, desired, second, listed)
         texts = agent.read_blobs(past.differing_blobs(one, other), LONGEST_TEXT)
@@ -108,6 +110,14 @@ def compare(
     else:
         show_run_diff(call.screen, found)
     return 0
+
+
+def on_record(call: Call, agent: Agent, desired: Desired) -> RunsListed:
+    """The runs that the target has on record, kept in mind for completion."""
+    listed = agent.list_runs(desired.playbook.name)
+    newest_first = [run.id for run in reversed(listed.runs)]
+    memory.remember(call.environ, "runs", desired.target.name, newest_first)
+    return listed
 
 
 def recall(agent: Agent, desired: Desired, word: str, listed: RunsListed) -> RunRecord:

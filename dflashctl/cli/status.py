@@ -47,6 +47,9 @@ def status(
                 return agent.observe(look_for(Desired(playbook=job, target=one)))
 
         found = each(targets, look)
+    for one, seen in zip(targets, found, strict=True):
+        if not isinstance(seen, Exception):
+            call.keep_in_mind(one.name, seen)
     reports = tuple(report(*pair) for pair in zip(targets, found, strict=True))
     code = worst([exit_code(one) for one in reports])
     if as_json:

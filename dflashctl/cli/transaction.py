@@ -96,6 +96,7 @@ def carry_out(call: Call, agent: Agent, proposal: Proposal) -> int:
     transaction = transaction_id(proposal.look.job, datetime.now(UTC), secrets.choice)
     _send(call, agent, proposal, transaction)
     outcome, done = _commit(call, agent, proposal, transaction)
+    call.keep_in_mind(proposal.target, outcome.observed)
     if outcome.failure is not None:
         raise _unverified(proposal, outcome)
     if call.json:

@@ -178,16 +178,6 @@ def test_an_error_of_a_real_process_is_words_on_stderr_and_a_code(tmp_path: Path
     assert done.stdout == ""
 
 
-def test_completion_offers_the_verbs(tmp_path: Path) -> None:
-    done = in_a_process(
-        cwd=tmp_path,
-        _DFLASHCTL_COMPLETE="complete_bash",
-        COMP_WORDS="dflashctl st",
-        COMP_CWORD="1",
-    )
-    assert done.stdout.split() == ["status", "stop", "start"]
-
-
 @pytest.mark.parametrize("words", ["inventory show", "inventory show --json"])
 def test_a_reader_that_leaves_early_is_no_error(world: World, words: str) -> None:
     program = f"{sys.executable} -m dflashctl {words}"
