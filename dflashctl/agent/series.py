@@ -44,7 +44,7 @@ RECENT = 240
 BINS = 128
 # A step that takes this many times the usual is a pause and not a slow step.
 PAUSE = 10.0
-TREND = 40
+TREND = 30
 _SMOOTHING = 2 / 21
 
 

@@ -21,12 +21,16 @@ def status(
         bool, typer.Option("--all", help="All targets of the inventory.")
     ] = False,
     playbook: PlaybookOption = None,
+    watching: Annotated[
+        bool, typer.Option("--watch", help="Go on looking until Ctrl-C, also across a lost link.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> int:
-    """Show how the job stands: run, GPUs, checkpoints, disk.
+    """Show how the job stands: run, progress, GPUs, checkpoints, disk.
 
     Exit codes: 0 running, 3 nothing runs, 4 failed, 5 running with a verdict against it,
-    69 unreachable. Of several targets the worst counts.
+    69 unreachable. Of several targets the worst counts. With --watch and --json it is one
+    object a line.
     """
     from dflashctl.cli.health import exit_code, report
     from dflashctl.errors import worst
@@ -39,6 +43,10 @@ def status(
     call = begin(ctx, "status", as_json)
     targets = call.targets(target, everything=everything)
     job = call.outline(playbook)
+    if watching:
+        from dflashctl.cli.watch import watch
+
+        return watch(call, targets, lambda one: look_for(Desired(playbook=job, target=one)))
     names = ", ".join(one.name for one in targets)
     with call.reach() as reach, call.screen.waiting(f"looking at {names}"):
 

@@ -60,6 +60,11 @@ class Screen:
         """Whether standard error is a terminal that can redraw a line."""
         return self.err.file.isatty() and self._environ.get("TERM") not in (None, "", "dumb")
 
+    @property
+    def redraws(self) -> bool:
+        """Whether standard output is a terminal that can be drawn over."""
+        return self.out.file.isatty() and self._environ.get("TERM") not in (None, "", "dumb")
+
     def write(self, text: str) -> None:
         """Text to standard output as it is; the caller has cleaned it.
 

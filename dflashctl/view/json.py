@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dflashctl.agent.seen import LIVE_STATES
 from dflashctl.errors import Unreachable
 from dflashctl.view import figures
+from dflashctl.view.metrics import metrics_object
 from dflashctl.view.status import disk_shown, run_shown
 from dflashctl.view.words import words_for
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 SCHEMA = 1
 _STATUS_FIELDS = (
     "state", "run", "session", "metrics", "gpus", "gpu_status", "checkpoints", "disk", "release",
-    "buckets", "optimizer", "verdicts", "lock", "interrupted", "error",
+    "buckets", "optimizer", "verdicts", "lock", "interrupted", "last_known", "error",
 )  # fmt: skip
 
 
@@ -95,11 +96,16 @@ def status_object(report: Report) -> dict[str, Any]:
     if seen is None:
         gone = isinstance(report.error, Unreachable)
         unknown = dict.fromkeys(_STATUS_FIELDS)
-        return {**unknown, "state": "UNREACHABLE" if gone else None, "error": error}
+        return {
+            **unknown,
+            "state": "UNREACHABLE" if gone else None,
+            "last_known": _last_known(report),
+            "error": error,
+        }
     run = run_shown(seen)
     gpus = seen.gpus
     return {
-        "state": seen.state,
+        "state": "STALLED" if any(v.code == "stalled" for v in report.verdicts) else seen.state,
         "run": None if run is None else {
             "id": run.id,
             "pid": run.pid,
@@ -112,7 +118,7 @@ def status_object(report: Report) -> dict[str, Any]:
             "oom": run.oom,
         },
         "session": _session(seen),
-        "metrics": None,
+        "metrics": metrics_object(seen.metrics),
         "gpus": [plain(gpu) for gpu in gpus.gpus] if gpus else [],
         "gpu_status": gpus.status if gpus else None,
         "checkpoints": _checkpoints(seen),
@@ -139,8 +145,22 @@ def status_object(report: Report) -> dict[str, Any]:
             "at": figures.iso(seen.cut.at),
             "who": seen.cut.who,
         },
+        "last_known": None,
         "error": error,
     }  # fmt: skip
+
+
+def _last_known(report: Report) -> dict[str, Any] | None:
+    """Of a target that was seen before in this command and cannot be now."""
+    if report.last is None:
+        return None
+    run = run_shown(report.last)
+    return {
+        "age_s": plain(report.last_age_s),
+        "state": report.last.state,
+        "run_id": run.id if run else None,
+        "metrics": metrics_object(report.last.metrics),
+    }
 
 
 def _session(seen: Observed) -> dict[str, Any] | None:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from dflashctl.agent.seen import LIVE_STATES
 from dflashctl.view import figures
 from dflashctl.view.console import ACCENT
+from dflashctl.view.gpus import gpu_lines, gpus_in_short
+from dflashctl.view.metrics import in_short, metric_lines
 from dflashctl.view.outcome import show_error
 from dflashctl.view.sanitize import clean, one_line
+from dflashctl.view.words import words_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
-    from rich.console import Console
+    from rich.console import Console, Group, RenderableType
     from rich.table import Table
     from rich.text import Text
 
-    from dflashctl.agent.seen import BucketsSeen, DiskSeen, Gpu, Observed, OptimizerSeen
+    from dflashctl.agent.seen import BucketsSeen, DiskSeen, Observed, OptimizerSeen
     from dflashctl.errors import DflashError
     from dflashctl.view.console import Screen
 
@@ -27,6 +31,7 @@ _STYLES = {
     "RUNNING": "green",
     "ADOPTED": "green",
     "STARTING": "yellow",
+    "STALLED": "yellow",
     "ORPHANED": "yellow",
     "INTERRUPTED": "yellow",
     "FAILED": "red",
@@ -45,12 +50,17 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What is known of one target: what was seen, or why nothing could be."""
+    """What is known of one target: what was seen, or why nothing could be.
+
+    ``last``: what was seen before, so long ago, where nothing can be seen now.
+    """
 
     target: str
     seen: Observed | None = None
     error: DflashError | None = None
     verdicts: tuple[Verdict, ...] = ()
+    last: Observed | None = None
+    last_age_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,16 +149,58 @@ def _state(report: Report) -> Text:
     from rich.text import Text
 
     if report.seen is not None:
-        word: str = report.seen.state
+        stalled = any(verdict.code == "stalled" for verdict in report.verdicts)
+        word: str = "STALLED" if stalled else report.seen.state
     elif report.error is not None and report.error.code in ("unreachable", "link_lost"):
         word = "UNREACHABLE"
     else:
         word = "unknown"
     style = _STYLES.get(word, "red" if report.seen is None else "")
     text = Text(word, style=f"bold {style}".strip())
+    if report.last is not None and report.seen is None:
+        text.append(f", {report.last.state} {figures.duration(report.last_age_s)} ago")
     for verdict in report.verdicts:
+        if verdict.code == "stalled":
+            continue
         text.append(f" {verdict.code.replace('_', ' ')}", style="yellow")
     return text
+
+
+@contextmanager
+def live_screen(screen: Screen) -> Iterator[Callable[[tuple[Report, ...]], None]]:
+    """A screen of its own; what is given draws it anew."""
+    from rich.console import Group
+    from rich.live import Live
+    from rich.text import Text
+
+    live = Live(console=screen.out, screen=True, auto_refresh=False, vertical_overflow="crop")
+
+    def draw(reports: tuple[Report, ...]) -> None:
+        parts: list[RenderableType] = [screenful(reports, screen.out), Text()]
+        for report in reports:
+            if report.error is not None:
+                words = words_for(report.error)
+                parts.append(Text(one_line(words.message), style="red"))
+        clock = f"{datetime.now(UTC):%H:%M:%S} UTC"
+        parts.append(Text(f"{clock}, every 2 s; Ctrl-C ends the watching", style="dim"))
+        live.update(Group(*parts), refresh=True)
+
+    with screen.moving(live):
+        yield draw
+
+
+def screenful(reports: tuple[Report, ...], console: Console) -> Group:
+    """The same as something to draw again and again; errors are in it."""
+    from rich.console import Group
+    from rich.text import Text
+
+    rows = _rows(reports)
+    if len(reports) > 1 and _fits(console, rows):
+        return Group(rows)
+    parts: list[RenderableType] = []
+    for report in reports:
+        parts += [Text(), _details(report)] if parts else [_details(report)]
+    return Group(*parts)
 
 
 def _details(report: Report) -> Table:
@@ -163,8 +215,9 @@ def _details(report: Report) -> Table:
     table.add_row("state", _state(report))
     if report.error is not None:
         table.add_row("error", Text(report.error.code.replace("_", " ")))
-    if report.seen is not None:
-        for label, lines in _facts(report.seen):
+    seen = report.seen or report.last
+    if seen is not None:
+        for label, lines in _facts(seen):
             table.add_row(label, _lines(lines))
     for verdict in report.verdicts:
         table.add_row("verdict", Text(one_line(verdict.evidence), style="yellow"))
@@ -189,8 +242,9 @@ def _facts(seen: Observed) -> Iterable[tuple[str, list[str]]]:
             yield "since", [f"{figures.moment(run.started_at)}{_elapsed(run)}"]
         if run.ended_at is not None:
             yield "ended", [f"{figures.moment(run.ended_at)}, {_ending(run)}"]
+    yield from metric_lines(seen)
     if seen.gpus is not None:
-        yield "GPUs", _gpu_lines(seen)
+        yield "GPUs", gpu_lines(seen)
     if seen.checkpoints is not None:
         yield "checkpoints", [_checkpoints(seen)]
     disk = disk_shown(seen)
@@ -233,51 +287,6 @@ def _ending(run: RunShown) -> str:
     return ", ".join(parts) or "how is unknown"
 
 
-def _gpu_lines(seen: Observed) -> list[str]:
-    gpus = seen.gpus
-    if gpus is None or gpus.status == "absent":
-        return ["none"]
-    if gpus.status == "unresponsive":
-        return ["not responding"]
-    if gpus.status == "unreadable":
-        return [f"unreadable: {gpus.error}" if gpus.error else "unreadable"]
-    names = Counter(gpu.name for gpu in gpus.gpus)
-    return [
-        ", ".join(f"{count}x {name}" for name, count in names.items()),
-        *(
-            f"{gpu.index}  {_figure(gpu.utilization_pct, '%'):>4} {_memory((gpu,)):>11} "
-            f"{_figure(gpu.temperature_c, ' °C'):>6} {_figure(gpu.power_w, ' W'):>6}"
-            for gpu in gpus.gpus
-        ),
-    ]
-
-
-def _figure(value: float | None, unit: str) -> str:
-    return figures.UNKNOWN if value is None else f"{value:.0f}{unit}"
-
-
-def _memory(gpus: tuple[Gpu, ...]) -> str:
-    used = [gpu.memory_used_mib for gpu in gpus if gpu.memory_used_mib is not None]
-    total = [gpu.memory_total_mib for gpu in gpus if gpu.memory_total_mib is not None]
-    if len(used) < len(gpus) or len(total) < len(gpus):
-        return figures.UNKNOWN
-    return f"{sum(used) / 1024:.0f}/{sum(total) / 1024:.0f} GiB"
-
-
-def _gpus_in_short(seen: Observed) -> list[str]:
-    """All GPUs in two lines: mean use, memory in all, the hottest, power in all."""
-    if seen.gpus is None or seen.gpus.status != "ok" or not seen.gpus.gpus:
-        return _gpu_lines(seen)[:1]
-    gpus = seen.gpus.gpus
-    use = [gpu.utilization_pct for gpu in gpus if gpu.utilization_pct is not None]
-    heat = [gpu.temperature_c for gpu in gpus if gpu.temperature_c is not None]
-    power = [gpu.power_w for gpu in gpus if gpu.power_w is not None]
-    return [
-        f"{len(gpus)}x {_figure(sum(use) / len(use) if use else None, '%')} {_memory(gpus)}",
-        f"{_figure(max(heat, default=None), ' °C')} {_figure(sum(power) if power else None, ' W')}",
-    ]
-
-
 def _checkpoints(seen: Observed) -> str:
     store = seen.checkpoints
     if store is None:
@@ -309,7 +318,7 @@ def _rows(reports: tuple[Report, ...]) -> Table:
         first = Text(one_line(report.target), style=f"bold {ACCENT}")
         cells = [first.append("\n").append_text(_state(report))]
         if report.seen is not None:
-            columns = (_run_in_short(report.seen), _gpus_in_short(report.seen),
+            columns = (_run_in_short(report.seen), gpus_in_short(report.seen),
                        _store_in_short(report.seen))  # fmt: skip
             cells += [_lines(lines) for lines in columns]
         elif report.error is not None:
@@ -327,7 +336,9 @@ def _run_in_short(seen: Observed) -> list[str]:
     else:
         pid = "" if run.pid is None else f"pid {run.pid}, "
         how = f"{pid}{figures.duration(run.elapsed_s)}"
-    return [run.id or "started by hand", how]
+    live = run.ended_at is None and seen.metrics is not None
+    progress = [in_short(seen.metrics)] if seen.metrics is not None and live else []
+    return [run.id or "started by hand", how, *filter(None, progress)]
 
 
 def _store_in_short(seen: Observed) -> list[str]:

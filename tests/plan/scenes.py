@@ -16,6 +16,7 @@ from dflashctl.agent.seen import (
     Gpu,
     GpusSeen,
     Holder,
+    MetricsSeen,
     Observed,
     ProbeSeen,
     RunSeen,
@@ -73,6 +74,29 @@ DESIRED = Desired(
     run_id=RUN_ID,
 )
 
+METRICS = MetricsSeen(
+    at=NOW - 1.0,
+    step_at=NOW - 1.0,
+    step=254.0,
+    total_steps=2400.0,
+    epoch=1.0,
+    loss=4.6,
+    accuracy=None,
+    learning_rate=3e-4,
+    grad_norm=None,
+    tokens_per_s=25_100.0,
+    steps_per_s=None,
+    samples_per_s=None,
+    tokens=None,
+    loss_smoothed=4.58,
+    loss_trend=(9.0, 6.5, 4.58),
+    tokens_per_s_trend=(24_000.0, 25_100.0),
+    tokens_per_s_usual=25_300.0,
+    measured_steps_per_s=0.6,
+    eta_s=3600.0,
+    eta_low_s=3000.0,
+    eta_high_s=4200.0,
+)
 RUNNING = RunSeen(
     id="2026-11-28T0900Z-dflash-a2b3",
     state="RUNNING",
