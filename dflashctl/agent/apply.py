@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from dflashctl.agent import checkpoints, files, gpu, launch, library, process, runs
+from dflashctl.agent import checkpoints, execute, files, gpu, launch, library, process, runs
 from dflashctl.agent.failures import AgentError, from_os_error
 from dflashctl.agent.journal import Journal, facts, holder, last_step, locked, name_of
 from dflashctl.agent.observe import briefly, observe, scene
@@ -21,6 +21,7 @@ from dflashctl.agent.protocol import (
     ClearCheckpoints,
     Commit,
     Event,
+    ExecuteCommand,
     Failure,
     Outcome,
     PlaceFiles,
@@ -29,6 +30,7 @@ from dflashctl.agent.protocol import (
     StepBegun,
     StepDone,
     StepNote,
+    StepPassed,
     StopRun,
     VerifyRun,
 )
@@ -78,6 +80,9 @@ def what_came_of(ask: Ask, state: StateFolder, emit: Callable[[Event], None]) ->
                     facts=fact["facts"],
                 )
             )
+        elif fact["fact"] == "passed":
+            passed = Failure(code=fact["code"], detail=fact["detail"])
+            emit(StepPassed(index=fact["index"], seconds=fact["seconds"], failure=passed))
         elif fact["fact"] == "failed":
             failure = Failure(code=fact["code"], detail=fact["detail"])
     begun = [fact for fact in known if fact["fact"] == "step"]
@@ -119,11 +124,17 @@ class _Transaction:
             self.emit(StepBegun(index=index))
             begun = time.monotonic()
             failure, result = self._attempt(index, action)
+            took = round(time.monotonic() - begun, 3)
+            if failure is not None and index in commit.may_fail:
+                told = {"code": failure.code, "detail": failure.detail}
+                journal.write("passed", index=index, seconds=took, **told)
+                self.emit(StepPassed(index=index, seconds=took, failure=failure))
+                failure = None
+                continue
             if failure is not None:
                 failed_at = index
                 journal.write("failed", index=index, code=failure.code, detail=failure.detail)
                 break
-            took = round(time.monotonic() - begun, 3)
             journal.write("done", index=index, seconds=took, result=result[0], facts=result[1])
             self.emit(StepDone(index=index, seconds=took, result=result[0], facts=result[1]))
         starts = [a.run_id for a in commit.actions[:failed_at] if isinstance(a, StartRun)]
@@ -170,6 +181,11 @@ class _Transaction:
                 return self._start(action)
             case VerifyRun():
                 return self._verify(action)
+            case ExecuteCommand():
+                said = execute.execute(
+                    action, lambda text: self.emit(StepNote(index=index, text=text))
+                )
+                return said.rpartition("\n")[2], {"output": said}
 
     def _stop(self, action: StopRun, note: Callable[[str], None]) -> Result:
         """End our run and whatever sits in its session, and prove that it is gone."""

@@ -166,6 +166,7 @@ def observe(look: Look, state: StateFolder) -> Observed:
         lock=journal.holder(state),
         terminal=known_terminal(look.term) if look.term else None,
         problems=tuple(_problems(look)),
+        absent=tuple(path for path in look.paths if not _is_there(path)),
         dataset=dataset.fingerprint(look.dataset) if look.dataset else None,
         optimizer=optimize.see(look.job, state),
         driver=driver.see() if look.driver else None,
@@ -240,6 +241,11 @@ def _probe(probe: Probe) -> ProbeSeen:
     except (subprocess.CalledProcessError, OSError, ValueError, IndexError):
         problem = "fails"
     return ProbeSeen(python=probe.python, version=version, missing=missing, problem=problem)
+
+
+def _is_there(path: str) -> bool:
+    """Whether a path leads to something, or a program of that name is found."""
+    return os.path.exists(path) if "/" in path else shutil.which(path) is not None
 
 
 def _problems(look: Look) -> Iterable[str]:

@@ -80,6 +80,7 @@ class Look:
         dataset: data whose fingerprint is wanted.
         driver: whether to compare the versions of the NVIDIA driver's halves.
         texts: up to how many bytes a changed file's present text is wanted; 0: not at all.
+        paths: what may be there or not: absolute paths, and names of programs.
     """
 
     job: str
@@ -96,6 +97,7 @@ class Look:
     dataset: str | None = None
     driver: bool = False
     texts: int = 0
+    paths: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +212,22 @@ class VerifyRun:
     alive_for_s: float
 
 
-Action = Receive | StopRun | ClearCheckpoints | PlaceFiles | StartRun | VerifyRun
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecuteCommand:
+    """Run a command to its end, as the agent's user; what it prints last is kept.
+
+    ``env_base`` and ``env`` as those of a run; ``cwd`` None: the user's home. What still
+    runs after ``timeout_s`` is ended.
+    """
+
+    command: tuple[str, ...]
+    cwd: str | None
+    env_base: Literal["login", "minimal"]
+    env: dict[str, str]
+    timeout_s: float
+
+
+Action = Receive | StopRun | ClearCheckpoints | PlaceFiles | StartRun | VerifyRun | ExecuteCommand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,7 +235,8 @@ class Commit:
     """Perform a plan under the lock, if the target still looks as it did.
 
     ``look`` and ``fingerprint`` are those of the observation that the plan was made
-    from. From here on the agent needs no network: it goes on to the end.
+    from. From here on the agent needs no network: it goes on to the end. ``may_fail``:
+    the numbers of the actions whose failure does not end it.
     """
 
     transaction: str
@@ -226,6 +244,7 @@ class Commit:
     fingerprint: dict[str, str]
     actions: tuple[Action, ...]
     who: Who
+    may_fail: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,6 +373,15 @@ class StepDone:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepPassed:
+    """The action failed, and that does not end the transaction: on to the next one."""
+
+    index: int
+    seconds: float
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogText:
     """A piece of a run's output, decoded as UTF-8 with replacement."""
 
@@ -368,7 +396,7 @@ class Output:
     data: str
 
 
-Event = Alive | StepBegun | StepNote | StepDone | LogText | Working | Output | Taken
+Event = Alive | StepBegun | StepNote | StepDone | StepPassed | LogText | Working | Output | Taken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -388,7 +416,8 @@ class Failure:
     ``still_alive`` (pids) · ``gpu_held`` (holders, memory) · ``cannot_rename`` (path,
     reason) · ``guarded`` (path, problem) · ``start_failed`` (reason) · ``died_early``
     (exit_code, signal, after_s, log) · ``env_mismatch`` (names) · ``no_run`` (run_id) ·
-    ``no_user`` (user) · ``system`` (call, path, errno, reason) · ``internal`` (traceback).
+    ``no_user`` (user) · ``command_failed`` (command, exit_code, signal, after_s, reason,
+    log) · ``system`` (call, path, errno, reason) · ``internal`` (traceback).
 
     The optimiser has codes of its own: no_python (python), optimizing (session), no_job
     (job), job_died (exit_code, said), unheard, and what it complains of itself

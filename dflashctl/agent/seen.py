@@ -314,6 +314,7 @@ class Observed:
         verdicts: what its metrics and its surroundings speak against it.
         problems: codes of what is wrong with the run's surroundings (``no_cwd``,
             ``no_user``).
+        absent: those of the look's ``paths`` that are not there.
         dataset: the fingerprint of the data that the boundaries were made for, if asked.
         optimizer: the newest detached bucket optimiser of the job.
         driver: the NVIDIA driver's versions, if asked.
@@ -340,6 +341,7 @@ class Observed:
     lock: LockSeen | None
     terminal: str | None
     problems: tuple[str, ...]
+    absent: tuple[str, ...] = ()
     dataset: str | None = None
     optimizer: OptimizerSeen | None = None
     metrics: MetricsSeen | None = None
