@@ -10,8 +10,17 @@ from typing import Any
 
 from dflashctl.agent import files, process, runs, wire
 from dflashctl.agent.failures import AgentError
-from dflashctl.agent.protocol import ListRuns, ReadBlobs, RecallRun
-from dflashctl.agent.recorded import Facts, FileKept, RunRecord, RunsListed, Source, Texts
+from dflashctl.agent.recorded import (
+    Facts,
+    FileKept,
+    ListRuns,
+    ReadBlobs,
+    RecallRun,
+    RunRecord,
+    RunsListed,
+    Source,
+    Texts,
+)
 from dflashctl.agent.records import RunFolder, StateFolder, read_json
 from dflashctl.agent.seen import RunSeen
 

@@ -27,7 +27,15 @@ from dflashctl.agent.optimizing import (
     Optimized,
     Working,
 )
-from dflashctl.agent.recorded import About, RunRecord, RunsListed, Texts
+from dflashctl.agent.recorded import (
+    About,
+    ListRuns,
+    ReadBlobs,
+    RecallRun,
+    RunRecord,
+    RunsListed,
+    Texts,
+)
 from dflashctl.agent.seen import Ending, Observed, State
 
 VERSION = 1
@@ -267,29 +275,6 @@ class Logs:
     run_id: str | None
     lines: int
     follow: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListRuns:
-    """Which runs of the job are on record?"""
-
-    job: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecallRun:
-    """All that is on record of one run; ``no_run`` when there is none by that id."""
-
-    job: str
-    run_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadBlobs:
-    """The contents of kept files that are text and at most ``limit`` bytes long."""
-
-    sha256s: tuple[str, ...]
-    limit: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What the records of a run tell: the part of the protocol that ``runs`` and ``rollback`` read.
+"""What is asked about the runs on record, and what their records tell.
 
 Times are seconds since the epoch, sizes bytes. What was not recorded is None.
 """
@@ -72,6 +72,29 @@ class FileKept:
     size: int
     mode: int
     kept: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListRuns:
+    """Which runs of the job are on record?"""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallRun:
+    """All that is on record of one run; ``no_run`` when there is none by that id."""
+
+    job: str
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadBlobs:
+    """The contents of kept files that are text and at most ``limit`` bytes long."""
+
+    sha256s: tuple[str, ...]
+    limit: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,12 +27,9 @@ from dflashctl.agent.protocol import (
     Failure,
     Input,
     Interrupt,
-    ListRuns,
     Logs,
     LogText,
     Look,
-    ReadBlobs,
-    RecallRun,
     Reply,
     Request,
     RunCommand,
@@ -40,6 +37,7 @@ from dflashctl.agent.protocol import (
     Staging,
     Taken,
 )
+from dflashctl.agent.recorded import ListRuns, ReadBlobs, RecallRun
 from dflashctl.agent.records import StateFolder
 from dflashctl.agent.session import clean_environment
 

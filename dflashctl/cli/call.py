@@ -135,6 +135,31 @@ class Call:
             boundaries=boundaries,
         )
 
+    def desired_play(self, names: Sequence[str] | None, file: str) -> Desired:
+        """The target and what the steps of a playbook need: files and secrets only for some.
+
+        Raises:
+            MissingSetting: the playbook has no steps, or starts what it does not say.
+        """
+        from dflashctl.errors import MissingSetting
+        from dflashctl.plan.model import Desired
+
+        job = self.outline(file)
+        if not job.steps:
+            raise MissingSetting(verb=self.command, setting="steps", path=job.path)
+        verbs = {step.do for step in job.steps}
+        if "start" in verbs:
+            return self.desired_run(names, file)
+        target = self.target(names)
+        about_files = any(step.when.files_changed is not None for step in job.steps)
+        if not (about_files or "push" in verbs):
+            return Desired(playbook=job, target=target)
+        from dflashctl.playbook.load import load_playbook
+        from dflashctl.playbook.payload import read_payload
+
+        job = load_playbook(job.path)
+        return Desired(playbook=job, target=target, files=read_payload(job.files))
+
     def new_run_id(self, job: str) -> str:
         """An id for a run that begins now."""
         from dflashctl.plan.ids import run_id

@@ -40,11 +40,11 @@ def deploy(  # noqa: PLR0913, PLR0917 - one parameter an option
     """
     from dflashctl.cli.transaction import Proposal, carry_out, preview, require_tmux
     from dflashctl.plan.deploy import plan_deploy
-    from dflashctl.plan.look import look_before_start
+    from dflashctl.plan.look import look_before_placing
 
     call = begin(ctx, "deploy", as_json)
     desired = call.desired_run(target, playbook)
-    look = look_before_start(desired)
+    look = look_before_placing(desired)
     with call.at(desired.target) as agent:
         seen = call.observe(agent, desired, look)
         require_tmux(desired.target, seen)

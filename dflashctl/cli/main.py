@@ -22,6 +22,7 @@ from dflashctl.cli import (
     inventory,
     logs,
     optimize_buckets,
+    play,
     rollback,
     runs,
     start,
@@ -69,6 +70,7 @@ app.command("stop")(stop.stop)
 app.command("start")(start.start)
 app.command("optimize-buckets")(optimize_buckets.optimize_buckets)
 app.command("rollback")(rollback.rollback)
+app.command("play")(play.play)
 # What follows the program's name is the program's.
 app.command("exec", context_settings={"allow_interspersed_args": False})(execute.execute)
 app.command("shell")(execute.shell)

@@ -38,7 +38,7 @@ def rollback(  # noqa: PLR0913, PLR0917 - one parameter an option
     from dflashctl.cli.runs import on_record, recall
     from dflashctl.cli.transaction import Proposal, carry_out, preview, require_tmux
     from dflashctl.plan.diff import LONGEST_TEXT
-    from dflashctl.plan.look import look_before_start
+    from dflashctl.plan.look import look_before_placing
     from dflashctl.plan.rollback import as_it_was, plan_rollback
     from dflashctl.playbook.secrets import find_secrets
 
@@ -49,7 +49,7 @@ def rollback(  # noqa: PLR0913, PLR0917 - one parameter an option
         secrets = find_secrets(today.playbook.run, record.secrets, call.environ)
         now = replace(today, secrets=secrets, run_id=call.new_run_id(today.playbook.name))
         desired = as_it_was(now, record)
-        look = look_before_start(desired)
+        look = look_before_placing(desired)
         seen = call.observe(agent, desired, look)
         require_tmux(desired.target, seen)
         there = {file.sha256 for file in seen.files}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from dflashctl.agent.protocol import Commit, Receive, StepDone
+from dflashctl.agent.protocol import Commit, Receive, StepDone, StepPassed
 from dflashctl.cli.ctrl_c import patient
 from dflashctl.cli.recover import outcome_after_loss
 from dflashctl.errors import Interrupted, LinkLost, LockHeld, MissingTool, Refused, Unverified
@@ -95,12 +95,12 @@ def carry_out(call: Call, agent: Agent, proposal: Proposal) -> int:
         return _answer(call, proposal, 0) if call.json else 0
     transaction = transaction_id(proposal.look.job, datetime.now(UTC), secrets.choice)
     _send(call, agent, proposal, transaction)
-    outcome, done = _commit(call, agent, proposal, transaction)
+    outcome, done, passed = _commit(call, agent, proposal, transaction)
     call.keep_in_mind(proposal.target, outcome.observed)
     if outcome.failure is not None:
         raise _unverified(proposal, outcome)
     if call.json:
-        value = json.transaction_object(plan, outcome.observed, transaction, done)
+        value = json.transaction_object(plan, outcome.observed, transaction, done, passed)
         screen.write(json.envelope(call.command, 0, {proposal.target: value}))
     else:
         show_done(screen, call.same_again(proposal.target), plan, outcome.observed, done)
@@ -121,7 +121,7 @@ def _refuse(proposal: Proposal) -> None:
 
 def _answer(call: Call, proposal: Proposal, code: int) -> int:
     """The JSON of a plan that was not, or need not be, carried out."""
-    value = json.transaction_object(proposal.plan, proposal.seen, None, {})
+    value = json.transaction_object(proposal.plan, proposal.seen, None, {}, {})
     call.screen.write(json.envelope(call.command, code, {proposal.target: value}))
     return code
 
@@ -137,23 +137,28 @@ def _send(call: Call, agent: Agent, proposal: Proposal, transaction: str) -> Non
 
 def _commit(
     call: Call, agent: Agent, proposal: Proposal, transaction: str
-) -> tuple[Outcome, dict[int, StepDone]]:
+) -> tuple[Outcome, dict[int, StepDone], dict[int, StepPassed]]:
     """Hand the transaction over and watch it. From here on it needs us no more."""
     done: dict[int, StepDone] = {}
+    passed: dict[int, StepPassed] = {}
     commit = Commit(
         transaction=transaction,
         look=proposal.look,
         fingerprint=proposal.seen.fingerprint,
         actions=tuple(step.action for step in proposal.plan.steps),
         who=call.who(),
+        may_fail=tuple(n for n, step in enumerate(proposal.plan.steps) if step.may_fail),
     )
     with Steps(call.screen, proposal.plan.steps) as steps:
 
         def tell(event: Event) -> None:
-            if isinstance(event, StepDone):
-                if event.index in done:  # told a second time, after a new connection
-                    return
-                done[event.index] = event
+            if isinstance(event, StepDone | StepPassed):
+                if event.index in done or event.index in passed:
+                    return  # told a second time, after a new connection
+                if isinstance(event, StepDone):
+                    done[event.index] = event
+                else:
+                    passed[event.index] = event
             steps.tell(event)
 
         try:
@@ -168,7 +173,7 @@ def _commit(
             raise Interrupted(target=proposal.target, committed=True) from None
         if outcome.failed_at is not None:
             steps.failed(outcome.failed_at)
-    return outcome, done
+    return outcome, done, passed
 
 
 def _unverified(proposal: Proposal, outcome: Outcome) -> Unverified:

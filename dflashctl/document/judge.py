@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from dflashctl.document.read import TAG, trap
 
@@ -20,6 +20,7 @@ _WANTED = {
     "list_type": "a list",
     "dict_type": "a mapping (lines of `name: value`)",
     "model_type": "a mapping (lines of `name: value`)",
+    "model_attributes_type": "a mapping (lines of `name: value`)",
 }
 
 
@@ -40,14 +41,28 @@ def judge(
         elif loc in document.misread:
             continue
         elif kind in ("extra_forbidden", "invalid_key"):
-            message = _unknown_field(str(loc[-1]), _model_at(model, loc[:-1]))
+            # With the tags of alternatives, which are not in the file.
+            message = _unknown_field(str(loc[-1]), _model_at(model, steps[:-1]))
             faults.append(document.fault(loc, message))
         elif steps[-1] == "[key]":
             faults.append(document.fault(loc, _complaint(error, loc[-1], str(loc[-1]))))
+        elif kind in ("union_tag_not_found", "union_tag_invalid"):
+            faults.append(_tag_fault(document, loc, error["ctx"]))
         else:
             written = document.written.get(loc, str(value))
             faults.append(document.fault(loc, _complaint(error, value, written)))
     return tuple(faults)
+
+
+def _tag_fault(document: Document, loc: Loc, said: Mapping[str, Any]) -> Fault:
+    """Of an alternative that a field names: it names none."""
+    field = said["discriminator"].strip("'")
+    tag = said.get("tag")
+    if tag is None:
+        return document.fault((*loc, field), "is missing")
+    words = re.findall(r"'([^']*)'", said["expected_tags"])
+    message = f"must be one of {', '.join(words)}, not {named(tag)}{did_you_mean(tag, words)}"
+    return document.fault((*loc, field), message)
 
 
 def _locate(document: Document, loc: Loc) -> tuple[Loc, Any]:
@@ -88,12 +103,20 @@ def _model_at(kind: Any, loc: Loc) -> Any:
 def _inside(kind: Any, step: str | int) -> Any:
     if hasattr(kind, "model_fields"):
         known = kind.model_fields.get(step)
+        if known is None and _is_tag(kind, step):
+            return kind
         return None if known is None else known.annotation
     if get_origin(kind) in (dict, list):
         return get_args(kind)[-1]
     # An alternative or an annotated type: the first part that leads on.
     inner = (_inside(part, step) for part in get_args(kind) if not isinstance(part, str))
     return next((found for found in inner if found is not None), None)
+
+
+def _is_tag(kind: Any, step: str | int) -> bool:
+    """Whether a class is the alternative of that name: one of its fields can only say it."""
+    literals = (field.annotation for field in kind.model_fields.values() if field.is_required())
+    return any(step in get_args(said) for said in literals if get_origin(said) is Literal)
 
 
 def _unknown_field(name: str, model: Any) -> str:

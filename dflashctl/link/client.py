@@ -18,17 +18,21 @@ from dflashctl.agent.protocol import (
     CommandEnd,
     Event,
     Failure,
-    ListRuns,
     LogEnd,
     LogText,
     Outcome,
-    ReadBlobs,
-    RecallRun,
     Reply,
     Stage,
     Staging,
 )
-from dflashctl.agent.recorded import RunRecord, RunsListed, Texts
+from dflashctl.agent.recorded import (
+    ListRuns,
+    ReadBlobs,
+    RecallRun,
+    RunRecord,
+    RunsListed,
+    Texts,
+)
 from dflashctl.agent.seen import Observed
 from dflashctl.errors import (
     CannotRun,

@@ -42,7 +42,7 @@ def plan_deploy(
         return _beside_a_running_job(desired, seen, clear=clear)
     run = with_boundaries(run_spec(desired, "deploy"), seen)
     receive, place = file_steps(desired, seen)
-    clearing, clear_notes = _clear_steps(desired, seen) if clear else ((), ())
+    clearing, clear_notes = clear_steps(desired, seen, "--clear-checkpoints") if clear else ((), ())
     command, notes = command_for(run, seen, cleared=clear)
     reason = "--restart" if restart else "nothing runs"
     steps = (
@@ -146,7 +146,9 @@ def placing_diffs(
     return placed_diffs(tuple(files), there, desired.texts)
 
 
-def _clear_steps(desired: Desired, seen: Observed) -> tuple[tuple[Step, ...], tuple[str, ...]]:
+def clear_steps(
+    desired: Desired, seen: Observed, reason: str
+) -> tuple[tuple[Step, ...], tuple[str, ...]]:
     """Move the checkpoints away, or a note why there is nothing to move.
 
     While something lives there may yet be something: stopped, the trainer may save.
@@ -167,7 +169,7 @@ def _clear_steps(desired: Desired, seen: Observed) -> tuple[tuple[Step, ...], tu
     step = Step(
         action=ClearCheckpoints(path=there.path, real_path=there.real_path),
         what=f"clear {there.path}{really}: {what}",
-        why=f"--clear-checkpoints; {away}",
+        why=f"{reason}; {away}",
     )
     return (step,), ()
 

@@ -40,9 +40,13 @@ def look_before_start(desired: Desired) -> Look:
         cwd=run.cwd if run else None,
         user=run.user if run else None,
         probe=probe_for(desired.playbook.preflight),
-        texts=LONGEST_TEXT,
         dataset=dataset_of(desired.boundaries, desired.target.name),
     )
+
+
+def look_before_placing(desired: Desired) -> Look:
+    """The whole look with the texts of files that differ, so that a plan can show how."""
+    return replace(look_before_start(desired), texts=LONGEST_TEXT)
 
 
 def look_at_target(target: Target) -> Look:

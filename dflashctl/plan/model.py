@@ -44,11 +44,15 @@ class Desired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One action. ``what`` names it for a person, ``why`` gives the reason."""
+    """One action. ``what`` names it for a person, ``why`` gives the reason.
+
+    ``may_fail``: its failure is passed over, and the next step done.
+    """
 
     action: Action
     what: str
     why: str
+    may_fail: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

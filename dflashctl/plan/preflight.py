@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from dflashctl.agent.protocol import (
     ClearCheckpoints,
+    ExecuteCommand,
     PlaceFiles,
     Receive,
     StartRun,
@@ -76,7 +77,7 @@ def preflight(desired: Desired, seen: Observed, steps: tuple[Step, ...]) -> tupl
                 refusals += _for_clearing(seen)
             case StartRun():
                 refusals += _for_start(desired, seen)
-            case Receive() | StopRun() | VerifyRun():
+            case Receive() | StopRun() | VerifyRun() | ExecuteCommand():
                 pass
             case _ as never:
                 assert_never(never)

@@ -35,7 +35,7 @@ def plan_start(desired: Desired, seen: Observed, *, wait: bool) -> Plan:
     run = with_boundaries(run_spec(desired, "start"), seen)
     if lives(seen):
         return Plan(notes=(f"already running: {what_lives(seen)}",))
-    release, missing, notes = _as_they_are(desired, seen)
+    release, missing, notes = as_they_are(desired, seen)
     here = desired.source if release == desired.files else None
     as_there = replace(desired, files=release, source=here)
     command, remarks = command_for(run, seen, cleared=False)
@@ -46,12 +46,12 @@ def plan_start(desired: Desired, seen: Observed, *, wait: bool) -> Plan:
     return Plan(
         steps=steps,
         notes=(*notes, *remarks),
-        refusals=(*_not_deployed(missing), *preflight(desired, seen, steps)),
+        refusals=(*not_deployed(missing), *preflight(desired, seen, steps)),
         run_id=desired.run_id,
     )
 
 
-def _as_they_are(
+def as_they_are(
     desired: Desired, seen: Observed
 ) -> tuple[tuple[FileWanted, ...], tuple[str, ...], tuple[str, ...]]:
     """The files on the target as a release; those that are not there; remarks.
@@ -82,7 +82,8 @@ def _as_they_are(
     return tuple(release), tuple(dict.fromkeys(missing)), notes
 
 
-def _not_deployed(missing: tuple[str, ...]) -> tuple[Refusal, ...]:
+def not_deployed(missing: tuple[str, ...]) -> tuple[Refusal, ...]:
+    """A refusal when files of the playbook are not there yet."""
     if not missing:
         return ()
     return (

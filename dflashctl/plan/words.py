@@ -18,6 +18,7 @@ _AT_WORK = {
     "PlaceFiles": "putting files in place",
     "StartRun": "starting the run",
     "VerifyRun": "checking the new run",
+    "ExecuteCommand": "running a command",
 }
 LONGEST_COMMAND = 300
 _UNITS = ("kB", "MB", "GB", "TB", "PB")

@@ -20,7 +20,9 @@ from dflashctl.playbook.model import (
     PushedFile,
     ReadySpec,
     RunSpec,
+    StepSpec,
     StopSpec,
+    WhenSpec,
 )
 from dflashctl.playbook.sources import expand
 
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from dflashctl.errors import Fault
-    from dflashctl.playbook.schema import PlaybookFile, Run
+    from dflashctl.playbook.schema import PlaybookFile, Run, Step
 
 KIND = "playbook"
 
@@ -86,7 +88,7 @@ def _load(
     checked, errors = schema.check(document.values)
     complaints = judge(document, errors, schema.PlaybookFile)
     files, file_faults = find(document)
-    document.raise_for((*complaints, *file_faults, *_run_faults(document)))
+    document.raise_for((*complaints, *file_faults, *_run_faults(document), *_step_faults(document)))
     assert checked is not None, "the schema refused a file without a complaint"
     return _build(path, checked, files)
 
@@ -156,6 +158,18 @@ def _run_faults(document: Document) -> Iterator[Fault]:
                 yield document.fault(loc, str(error))
 
 
+def _step_faults(document: Document) -> Iterator[Fault]:
+    """Steps that only their order makes wrong."""
+    steps = document.values.get("steps")
+    verbs = [mapping(step).get("do") for step in (steps if isinstance(steps, list) else ())]
+    for index, verb in enumerate(verbs):
+        if verb == "start" and "start" in verbs[:index]:
+            yield document.fault(("steps", index, "do"), "a playbook starts one run only")
+        if verb == "wait_ready" and "start" not in verbs[:index]:
+            message = "needs a step with `do: start` before it"
+            yield document.fault(("steps", index, "do"), message)
+
+
 def _build(path: Path, file: PlaybookFile, files: list[tuple[PushedFile, ...]]) -> Playbook:
     pushed = [
         one if said.mode is None else replace(one, mode=said.mode)
@@ -181,6 +195,30 @@ def _build(path: Path, file: PlaybookFile, files: list[tuple[PushedFile, ...]]) 
         buckets=None if file.buckets is None else local_path(file.buckets, path.parent),
         dataset=DatasetSpec(**file.dataset.model_dump()) if file.dataset else None,
         batching=BatchingSpec(**file.batching.model_dump()) if file.batching else None,
+        steps=tuple(_step(step) for step in file.steps),
+    )
+
+
+def _step(said: Step) -> StepSpec:
+    fields = said.model_dump(exclude={"when", "on_failure"})
+    # Lists of words become tuples; what a verb has not keeps its default.
+    fields = {name: tuple(v) if isinstance(v, list) else v for name, v in fields.items()}
+    if "timeout" in fields:
+        fields["timeout_s"] = fields.pop("timeout")
+    if "alive_for" in fields:
+        fields["alive_for_s"] = fields.pop("alive_for")
+    when, count = said.when, said.when.checkpoints
+    return StepSpec(
+        **fields,
+        goes_on=said.on_failure == "continue",
+        when=WhenSpec(
+            state=tuple(when.state),
+            gpus_free=when.gpus_free,
+            at_least=count.at_least if count else None,
+            at_most=count.at_most if count else None,
+            files_changed=when.files_changed,
+            missing=tuple(when.missing),
+        ),
     )
 
 

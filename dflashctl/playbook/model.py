@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -133,6 +133,64 @@ class BatchingSpec:
     seed: int = 0
 
 
+Verb = Literal[
+    "push",
+    "run",
+    "stop",
+    "clear_checkpoints",
+    "archive_checkpoints",
+    "restore_checkpoints",
+    "prune_checkpoints",
+    "start",
+    "wait_ready",
+    "optimize_buckets",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhenSpec:
+    """What must be so for a step to be done: all that is set. None and empty: no matter.
+
+    Attributes:
+        state: the job's state is one of these.
+        gpus_free: so many GPUs at least are held by nobody else.
+        at_least, at_most: how many checkpoints there are.
+        files_changed: whether a pushed file is not on the target as it is here.
+        missing: one at least of these is not there: absolute paths, names of programs.
+    """
+
+    state: tuple[str, ...] = ()
+    gpus_free: int | None = None
+    at_least: int | None = None
+    at_most: int | None = None
+    files_changed: bool | None = None
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepSpec:
+    """One step of a playbook: what to do, and when.
+
+    Attributes:
+        do: the verb.
+        goes_on: whether its failure is passed over.
+        name: of the archive, for the steps that make or restore one.
+        command, cwd, env_base, env, timeout_s: of ``run``.
+        alive_for_s: of ``wait_ready``; None: the playbook's ``ready``.
+    """
+
+    do: Verb
+    when: WhenSpec = WhenSpec()
+    goes_on: bool = False
+    name: str | None = None
+    command: tuple[str, ...] = ()
+    cwd: str | None = None
+    env_base: Literal["login", "minimal"] = "login"
+    env: dict[str, str] = field(default_factory=dict)
+    timeout_s: float = 600.0
+    alive_for_s: float | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Playbook:
     """The whole. ``path`` is the file it was read from.
@@ -153,3 +211,4 @@ class Playbook:
     buckets: Path | None = None
     dataset: DatasetSpec | None = None
     batching: BatchingSpec | None = None
+    steps: tuple[StepSpec, ...] = ()

@@ -144,6 +144,14 @@ def _pattern(text: str) -> str:
     return text
 
 
+def _archive(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", text):
+        raise ValueError(
+            f"must be letters, digits, `.`, `_` and `-`, a letter or digit first, not {named(text)}"
+        )
+    return text
+
+
 def _signal(value: object) -> object:
     return value.removeprefix("SIG") if isinstance(value, str) else value
 
@@ -283,10 +291,81 @@ class Batching(_Mapping):
     seed: NotNegative = 0
 
 
+class Count(_Mapping):
+    """How many there are."""
+
+    at_least: NotNegative | None = None
+    at_most: NotNegative | None = None
+
+
+class When(_Mapping):
+    """What must be so, when the target is looked at, for a step to be done."""
+
+    state: list[
+        Literal[
+            "NONE", "STARTING", "RUNNING", "STALLED", "ADOPTED", "STOPPED", "FINISHED", "FAILED",
+            "ORPHANED", "INTERRUPTED",
+        ]
+    ] = []  # fmt: skip
+    gpus_free: Annotated[int, AfterValidator(_count)] | None = None
+    checkpoints: Count | None = None
+    files_changed: bool | None = None
+    missing: list[Annotated[str, AfterValidator(_program)]] = []
+
+
+class _Step(_Mapping):
+    when: When = When()
+    on_failure: Literal["stop", "continue"] = "stop"
+
+
+class PlainStep(_Step):
+    """A step that needs to be told nothing more."""
+
+    do: Literal["push", "stop", "clear_checkpoints", "prune_checkpoints", "start",
+                "optimize_buckets"]  # fmt: skip
+
+
+class RunStep(_Step):
+    """A command on the target."""
+
+    do: Literal["run"]
+    command: Command
+    cwd: TargetPath | None = None
+    env_base: Literal["login", "minimal"] = "login"
+    env: dict[Variable, str] = {}
+    timeout: Seconds = 600.0
+
+
+class ArchiveStep(_Step):
+    """Complete checkpoints into an archive; without a name it is named for the moment."""
+
+    do: Literal["archive_checkpoints"]
+    name: Annotated[str, AfterValidator(_archive)] | None = None
+
+
+class RestoreStep(_Step):
+    """An archive's checkpoints back to where they were."""
+
+    do: Literal["restore_checkpoints"]
+    name: Annotated[str, AfterValidator(_archive)]
+
+
+class WaitStep(_Step):
+    """Until the run that was started has proved itself."""
+
+    do: Literal["wait_ready"]
+    alive_for: Seconds | None = None
+
+
+Step = Annotated[
+    PlainStep | RunStep | ArchiveStep | RestoreStep | WaitStep, Field(discriminator="do")
+]
+
+
 class PlaybookFile(_Mapping):
     """The whole file."""
 
-    not_yet = ("watch", "distributed", "steps")
+    not_yet = ("watch", "distributed")
     version: Literal[1]
     name: Annotated[str, AfterValidator(_name)]
     session: Annotated[str, AfterValidator(_session)] | None = None
@@ -300,6 +379,7 @@ class PlaybookFile(_Mapping):
     buckets: Text | None = None
     dataset: Dataset | None = None
     batching: Batching | None = None
+    steps: list[Step] = []
 
 
 def check(values: Mapping[str | int, Any]) -> tuple[PlaybookFile | None, list[Any]]:

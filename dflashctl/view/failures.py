@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from dflashctl.view import figures
 
 if TYPE_CHECKING:
+    from dflashctl.agent.protocol import Failure
     from dflashctl.errors import Unverified
 
 
@@ -22,6 +23,16 @@ def standing(error: Unverified) -> str:
         case _:
             now = "Nothing runs"
     return f"{now} on {error.target} (state {error.state})."
+
+
+def passed_words(failure: Failure) -> str:
+    """What happened in a step whose failure is passed over."""
+    from dflashctl.errors import Unverified
+
+    error = Unverified(
+        target="", step="", failure=failure.code, detail=failure.detail, state="NONE"
+    )
+    return failure_words(error)[0].rstrip(".")
 
 
 def failure_words(error: Unverified) -> tuple[str, str]:
@@ -131,6 +142,11 @@ def _of_the_transaction(error: Unverified) -> tuple[str, str]:
                 "the connection broke off before the transaction began.",
                 "Nothing was touched. Run the command again.",
             )
+        case "command_failed":
+            return (
+                f"the command ended {_after(detail)}{_how(detail)}.",
+                "The steps before it stay done. When the cause is mended, play it again.",
+            )
         case "cut_off":
             return (
                 f"the transaction was cut in the middle, in {_get(detail, 'step')}.",
@@ -171,11 +187,13 @@ def _after(detail: dict[str, object]) -> str:
 
 
 def _how(detail: dict[str, object]) -> str:
+    if detail.get("reason"):
+        return f": {detail['reason']}"
     if detail.get("signal"):
         return f", by signal {detail['signal']}"
     if detail.get("exit_code") is not None:
         return f", with exit code {detail['exit_code']}"
-    return f": {detail['reason']}" if detail.get("reason") else ""
+    return ""
 
 
 def _room(detail: dict[str, object]) -> str:

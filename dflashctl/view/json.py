@@ -17,7 +17,7 @@ from dflashctl.view.words import words_for
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dflashctl.agent.protocol import StepDone
+    from dflashctl.agent.protocol import StepDone, StepPassed
     from dflashctl.agent.seen import Observed
     from dflashctl.errors import DflashError
     from dflashctl.inventory.model import Inventory, Target
@@ -216,9 +216,13 @@ def diff_object(diff: FileDiff) -> dict[str, Any]:
 
 
 def transaction_object(
-    plan: Plan, seen: Observed, transaction: str | None, done: Mapping[int, StepDone]
+    plan: Plan,
+    seen: Observed,
+    transaction: str | None,
+    done: Mapping[int, StepDone],
+    passed: Mapping[int, StepPassed],
 ) -> dict[str, Any]:
-    """One target of deploy, stop or start. ``transaction``: None when nothing was done."""
+    """One target of a verb that has a plan. ``transaction``: None when nothing was done."""
     run = run_shown(seen)
     return {
         "transaction": transaction,
@@ -227,6 +231,11 @@ def transaction_object(
             {"step": number, "result": event.result, "seconds": event.seconds,
              "facts": plain(event.facts)}
             for number, event in sorted(done.items())
+        ],
+        "passed_over": [
+            {"step": number, "seconds": event.seconds, "code": event.failure.code,
+             "detail": plain(event.failure.detail)}
+            for number, event in sorted(passed.items())
         ],
         "state": seen.state,
         "live": seen.state in LIVE_STATES,

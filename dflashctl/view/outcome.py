@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dflashctl.agent.protocol import ClearCheckpoints, StopRun
+from dflashctl.plan.words import counted
 from dflashctl.view.console import ACCENT
 from dflashctl.view.sanitize import one_line
 from dflashctl.view.words import words_for
@@ -105,6 +106,8 @@ def show_done(
     elif any(isinstance(step.action, StopRun) for step in plan.steps):
         lines.append(("stopped", f"on {target}; nothing of it runs any more"))
     lines += _cleared(plan, done)
+    if not lines:
+        lines.append(("done", f"{counted(len(done), 'step')} on {target}"))
     if plan.run_id is not None:
         lines.append(("look", again.typed("status")))
         lines.append(("", again.typed("logs", "-f")))

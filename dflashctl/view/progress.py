@@ -6,9 +6,10 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from dflashctl.agent.protocol import StepBegun, StepDone, StepNote
+from dflashctl.agent.protocol import StepBegun, StepDone, StepNote, StepPassed
 from dflashctl.view import figures
 from dflashctl.view.console import ACCENT
+from dflashctl.view.failures import passed_words
 from dflashctl.view.sanitize import one_line
 
 if TYPE_CHECKING:
@@ -65,6 +66,9 @@ class Steps:
                 result = f": {one_line(event.result)}" if event.result else ""
                 took = f" ({figures.duration(event.seconds)})" if event.seconds >= 1 else ""
                 self._end("done", "green", f"{self._what(event.index)}{result}{took}")
+            case StepPassed():
+                failure = passed_words(event.failure)
+                self._end("failed", "yellow", f"{self._what(event.index)}: {failure}; goes on")
             case _:
                 pass
 

@@ -334,7 +334,8 @@ def _unverified(error: e.Unverified) -> Words:
     what, remedy = failure_words(error)
     details: tuple[str, ...] = (f"in this step: {error.step}",)
     if error.log_tail:
-        details += ("the run's last lines:", *(f"  | {line}" for line in error.log_tail))
+        whose = "the command's" if error.failure == "command_failed" else "the run's"
+        details += (f"{whose} last lines:", *(f"  | {line}" for line in error.log_tail))
     return Words(
         message=f"{error.target}: {what}",
         details=details,

@@ -84,7 +84,7 @@ class Bench:
     def observe(self, **more: object) -> Observed:
         return observe(self.look(**more), self.state)
 
-    def commit(self, *actions: Action, **more: object) -> Outcome:
+    def commit(self, *actions: Action, may_fail: tuple[int, ...] = (), **more: object) -> Outcome:
         self.transactions += 1
         seen = self.observe(**more)
         return perform(
@@ -94,6 +94,7 @@ class Bench:
                 fingerprint=seen.fingerprint,
                 actions=actions,
                 who=WHO,
+                may_fail=may_fail,
             ),
             self.state,
             self.events.append,

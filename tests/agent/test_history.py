@@ -10,8 +10,8 @@ import pytest
 
 from dflashctl.agent import history
 from dflashctl.agent.failures import AgentError
-from dflashctl.agent.protocol import FileWanted, ListRuns, ReadBlobs, RecallRun
-from dflashctl.agent.recorded import About, RunRecord, Source
+from dflashctl.agent.protocol import FileWanted
+from dflashctl.agent.recorded import About, ListRuns, ReadBlobs, RecallRun, RunRecord, Source
 from tests.agent.conftest import R1, Bench
 
 SOURCE = Source(commit="f" * 40, branch=None, dirty=True, diff="+x\n", whole=True)

@@ -29,7 +29,8 @@ GPU = {
     "power_w",
 }  # fmt: skip
 TRANSACTION = {
-    "transaction", "plan", "done", "state", "live", "run_id", "pid", "release", "session", "error",
+    "transaction", "plan", "done", "passed_over", "state", "live", "run_id", "pid", "release",
+    "session", "error",
 }  # fmt: skip
 
 

@@ -321,7 +321,6 @@ def test_a_name_is_of_small_letters_digits_and_dashes(tmp_path: Path, name: str)
     [
         ("watch: {}", "watch"),
         ("distributed: {}", "distributed"),
-        ("steps: []", "steps"),
         ("ready: {metric: step}", "ready.metric"),
         ("ready: {within: 15m}", "ready.within"),
         ("checkpoints: {path: /x, pattern: a}", "checkpoints.pattern"),
@@ -481,3 +480,51 @@ def test_a_folder_stands_for_its_playbook(tmp_path: Path) -> None:
     with pytest.raises(BadFile) as caught:
         load_playbook(tmp_path)
     assert caught.value.faults[0].message == "cannot be read: Is a directory"
+
+
+def test_steps_become_values(tmp_path: Path) -> None:
+    path = tmp_path / "steps.yml"
+    path.write_text(
+        "version: 1\nname: a\nsteps:\n"
+        "  - {do: stop, when: {state: [RUNNING], checkpoints: {at_least: 2}}}\n"
+        "  - {do: run, command: [make], timeout: 2m, on_failure: continue}\n"
+        "  - {do: archive_checkpoints, name: v2}\n"
+        "  - {do: start}\n"
+        "  - {do: wait_ready, alive_for: 90s}\n"
+    )
+    stop, run, archive, _, wait = load_playbook(path).steps
+    assert (stop.when.state, stop.when.at_least, stop.goes_on) == (("RUNNING",), 2, False)
+    assert (run.command, run.timeout_s, run.goes_on) == (("make",), 120.0, True)
+    assert (archive.name, wait.alive_for_s) == ("v2", 90.0)
+
+
+@pytest.mark.parametrize(
+    ("step", "where", "message"),
+    [
+        ("{do: stopp}", "steps[0].do", "did you mean stop?"),
+        ("{command: [a]}", "steps[0].do", "is missing"),
+        ("stop", "steps[0]", "must be a mapping"),
+        (
+            "{do: stop, command: [a]}",
+            "steps[0].command",
+            "unknown field (allowed: when, on_failure,",
+        ),
+        ("{do: run, command: [a], tmeout: 5s}", "steps[0].tmeout", "did you mean timeout?"),
+        ("{do: run}", "steps[0].command", "is missing"),
+        ("{do: wait_ready}", "steps[0].do", "do: start"),
+        ("{do: start}, {do: start}", "steps[1].do", "one run only"),
+        ("{do: stop, when: {state: [RUNING]}}", "steps[0].when.state[0]", "did you mean RUNNING?"),
+        ("{do: stop, when: {gpus: 3}}", "steps[0].when.gpus", "did you mean gpus_free?"),
+        ("{do: restore_checkpoints, name: a/b}", "steps[0].name", "must be letters"),
+    ],
+)
+def test_a_mistake_in_a_step_is_told_where_it_is(
+    tmp_path: Path, step: str, where: str, message: str
+) -> None:
+    path = tmp_path / "steps.yml"
+    path.write_text(f"version: 1\nname: a\nsteps: [{step}]\n")
+    with pytest.raises(BadFile) as caught:
+        load_playbook(path)
+    (fault,) = caught.value.faults
+    assert fault.where == where
+    assert message in fault.message

@@ -1,0 +1,202 @@
+"""play: the steps that a playbook names, as one plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, assert_never
+
+from dflashctl.agent.protocol import ExecuteCommand, PlaceFiles
+from dflashctl.errors import Refusal
+from dflashctl.plan import words
+from dflashctl.plan.deploy import clear_steps, file_steps, placing_diffs
+from dflashctl.plan.diff import LONGEST_TEXT
+from dflashctl.plan.look import look_before_placing, look_for
+from dflashctl.plan.model import Plan, Step
+from dflashctl.plan.preflight import preflight
+from dflashctl.plan.start import as_they_are, not_deployed
+from dflashctl.plan.steps import (
+    command_for,
+    lives,
+    run_spec,
+    start_steps,
+    stop_steps,
+    what_lives,
+    what_was,
+)
+from dflashctl.plan.when import unmet
+
+if TYPE_CHECKING:
+    from dflashctl.agent.protocol import Look
+    from dflashctl.agent.seen import Observed
+    from dflashctl.plan.model import Desired
+    from dflashctl.playbook.model import StepSpec
+
+
+def look_before_play(desired: Desired) -> Look:
+    """What the steps and their conditions need to know, in one look."""
+    steps = desired.playbook.steps
+    starts = any(step.do == "start" for step in steps)
+    look = look_before_placing(desired) if starts else look_for(desired)
+    paths = dict.fromkeys(path for step in steps for path in step.when.missing)
+    return replace(
+        look,
+        files=desired.files,
+        texts=LONGEST_TEXT,
+        paths=tuple(paths),
+        gpus=starts or any(step.when.gpus_free is not None for step in steps),
+    )
+
+
+def plan_play(desired: Desired, seen: Observed) -> Plan:
+    """Each step whose ``when`` is so, in order; a note for each that is not.
+
+    Raises:
+        MissingSetting: a step needs what the playbook does not say.
+    """
+    return _Play(desired=desired, seen=seen).plan()
+
+
+@dataclass(kw_only=True)
+class _Play:
+    """The plan as it grows, and what the steps so far leave behind."""
+
+    desired: Desired
+    seen: Observed
+    steps: list[Step] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+    pushed: bool = False
+    stopped: bool = False
+    cleared: bool = False
+    started: bool = False
+
+    def plan(self) -> Plan:
+        """The whole."""
+        desired, seen = self.desired, self.seen
+        _, place = file_steps(desired, seen)
+        for number, spec in enumerate(desired.playbook.steps, start=1):
+            reason = unmet(spec.when, seen, files_changed=bool(place))
+            if reason is not None:
+                self.notes.append(f"step {number} ({spec.do}) is left out: {reason}")
+                continue
+            done = self._do(spec)
+            self.steps += [replace(step, may_fail=spec.goes_on) for step in done]
+        steps = tuple(self.steps)
+        placed = tuple(step for step in steps if isinstance(step.action, PlaceFiles))
+        return Plan(
+            steps=steps,
+            notes=tuple(self.notes),
+            refusals=(*self.refusals, *preflight(desired, seen, steps)),
+            run_id=desired.run_id if self.started else None,
+            diffs=placing_diffs(desired, seen, placed),
+        )
+
+    @property
+    def lives(self) -> bool:
+        """Whether the job still runs once the steps so far are done."""
+        return lives(self.seen) and not self.stopped
+
+    def _do(self, spec: StepSpec) -> tuple[Step, ...]:
+        match spec.do:
+            case "push":
+                return self._push()
+            case "run":
+                return (_command(spec),)
+            case "stop":
+                return self._stop()
+            case "start":
+                return self._start()
+            case "wait_ready":
+                return self._wait_ready(spec)
+            case "clear_checkpoints":
+                return self._clear()
+            case (
+                "archive_checkpoints"
+                | "restore_checkpoints"
+                | "prune_checkpoints"
+                | "optimize_buckets"
+            ):
+                return ()
+            case _ as never:
+                assert_never(never)
+
+    def _push(self) -> tuple[Step, ...]:
+        if self.pushed:
+            return ()
+        receive, place = file_steps(self.desired, self.seen)
+        self.pushed = True
+        if not (receive or place):
+            self.notes.append("all files are in place")
+        return (*receive, *place)
+
+    def _stop(self) -> tuple[Step, ...]:
+        if not self.lives:
+            self.notes.append(f"nothing to stop: {what_was(self.seen)}")
+            return ()
+        self.stopped = True
+        return stop_steps(self.desired, self.seen, "do: stop")
+
+    def _clear(self) -> tuple[Step, ...]:
+        if self.lives:
+            self._refuse_while_running("clear_checkpoints")
+        steps, notes = clear_steps(self.desired, self.seen, "do: clear_checkpoints")
+        self.cleared = True
+        self.notes += notes
+        return steps
+
+    def _start(self) -> tuple[Step, ...]:
+        desired, seen = self.desired, self.seen
+        run = run_spec(desired, "play")
+        if self.lives:
+            self.notes.append(f"already running: {what_lives(seen)}")
+            return ()
+        if not self.pushed:
+            release, missing, notes = as_they_are(desired, seen)
+            here = desired.source if release == desired.files else None
+            desired = replace(desired, files=release, source=here)
+            self.refusals += not_deployed(missing)
+            self.notes += notes
+        command, notes = command_for(run, seen, cleared=self.cleared)
+        self.notes += notes
+        self.started = True
+        stops = () if self.stopped else stop_steps(desired, seen, "its name is needed")
+        start, _ = start_steps(desired, seen, run, command, reason="do: start", wait=False)
+        return (*stops, start)
+
+    def _wait_ready(self, spec: StepSpec) -> tuple[Step, ...]:
+        if not self.started:
+            return ()
+        playbook = self.desired.playbook
+        if spec.alive_for_s is not None:
+            ready = replace(playbook.ready, alive_for_s=spec.alive_for_s)
+            playbook = replace(playbook, ready=ready)
+        desired = replace(self.desired, playbook=playbook)
+        run = run_spec(desired, "play")
+        _, verify = start_steps(desired, self.seen, run, run.command, reason="", wait=True)
+        return (replace(verify, why="do: wait_ready"),)
+
+    def _refuse_while_running(self, verb: str) -> None:
+        self.refusals.append(
+            Refusal(
+                code=f"{verb.partition('_')[0]}_while_running",
+                message=f"{what_lives(self.seen)} is using the checkpoints",
+                remedy=f"put a step with `do: stop` before `do: {verb}`",
+            )
+        )
+
+
+def _command(spec: StepSpec) -> Step:
+    action = ExecuteCommand(
+        command=spec.command,
+        cwd=spec.cwd,
+        env_base=spec.env_base,
+        env=spec.env,
+        timeout_s=spec.timeout_s,
+    )
+    where = f" in {spec.cwd}" if spec.cwd else ""
+    goes_on = ", a failure is passed over" if spec.goes_on else ""
+    return Step(
+        action=action,
+        what=f"run {words.command(spec.command)}{where}",
+        why=f"do: run; {spec.timeout_s:g} s at most{goes_on}",
+    )
