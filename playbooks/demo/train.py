@@ -5,6 +5,10 @@ An embedding of the last few characters, one hidden layer, Adam. A batch is as m
 sentences as fit into a token budget. Everything that decides the next step is in a
 checkpoint, so a resumed run goes on exactly as if it had never stopped.
 
+Where DFLASH_BUCKETS names a file of boundaries, it makes its batches, of its own sentences or
+of texts as long as the samples of --dataset. This one process then stands for all ranks: a
+step is what all of them would take together.
+
 Exit codes: 0 all steps done; 75 interrupted (INT or TERM) and saved; 2 wrong usage.
 """
 
@@ -17,6 +21,8 @@ import shutil
 import signal
 import sys
 import time
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,7 +46,8 @@ TOKEN_BUDGET = 2048
 SENTENCES = 3000
 PRINT_EVERY = 5
 LEARNING_RATE, BETA_1, BETA_2, TINY = 1e-3, 0.9, 0.999, 1e-8
-INTERRUPTED = 75
+INTERRUPTED, REFUSED = 75, 2
+STATE = ("seed", "step", "epoch", "batch", "loss", "batching")
 
 
 def sentences() -> list[Tokens]:
@@ -65,6 +72,78 @@ def batches(data: list[Tokens], seed: int, epoch: int) -> Iterator[list[Tokens]]
             batch = []
         batch.append(data[index])
     yield batch
+
+
+class Shuffled:
+    """Steps of one batch each, of whole sentences in random order."""
+
+    fingerprint = ""
+
+    def __init__(self, seed: int) -> None:
+        self.seed, self.data = seed, sentences()
+
+    def steps(self, epoch: int, first: int) -> Iterator[list[Tokens]]:
+        """What to learn in each step of an epoch, from that step on."""
+        return islice(batches(self.data, self.seed, epoch), first, None)
+
+    def measured(self) -> str:
+        """What a line says of the padding: there is none."""
+        return ""
+
+
+class Bucketed:
+    """Steps as training on many GPUs would take them, by the boundaries of a file."""
+
+    def __init__(self, dataset_path: str | None) -> None:
+        from dflashctl.buckets import batching, dataset, diversity
+
+        self.data = sentences()
+        self.text = np.concatenate(self.data)
+        self.lengths = np.array([len(line) for line in self.data])
+        if dataset_path:
+            self.data, self.lengths = [], dataset.read(dataset_path)
+        settings = batching.load()
+        group = settings.ranks * settings.accumulation
+        self.sampler = batching.BatchSampler(
+            self.lengths, replace(settings, ranks=1, accumulation=group)
+        )
+        self.fingerprint = self.sampler.fingerprint
+        self.real = self.padded = 0
+        first = batching.epoch_batches(self.lengths, settings, 0)
+        share = self.lengths.sum() / diversity.padded_tokens(self.lengths, first).sum()
+        print(
+            f"{settings.strategy} batches of {len(self.lengths)} samples: {first.steps} steps of"
+            f" {group} an epoch, padding efficiency {share:.4f}",
+            flush=True,
+        )
+
+    def sample(self, number: int, most: int) -> Tokens:
+        """A sample's first tokens: a sentence, or what stands somewhere in all of them."""
+        if self.data:
+            return self.data[number][:most]
+        begin = number * 7919 % len(self.text)
+        return self.text.take(range(begin, begin + min(most, self.lengths[number])), mode="wrap")
+
+    def steps(self, epoch: int, first: int) -> Iterator[list[Tokens]]:
+        """What to learn in each step of an epoch, from that step on.
+
+        Of each sample it is the beginning, as far as a demo without a GPU gets in good time.
+        """
+        self.sampler.set_epoch(epoch, first)
+        all_batches = iter(self.sampler)
+        while step := list(islice(all_batches, self.sampler.settings.accumulation)):
+            learnt = []
+            for batch in step:
+                longest = int(self.lengths[batch].max(initial=0))
+                self.real += int(self.lengths[batch].sum())
+                self.padded += len(batch) * longest
+                most = max(1, TOKEN_BUDGET // max(1, len(batch)))
+                learnt += [self.sample(number, most) for number in batch]
+            yield learnt
+
+    def measured(self) -> str:
+        """What a line says of the padding so far: real over padded tokens."""
+        return f" | pad {self.real / self.padded:.4f}"
 
 
 def examples(batch: list[Tokens]) -> tuple[Tokens, Tokens]:
@@ -111,6 +190,7 @@ class Training:
 
     def __init__(self, seed: int) -> None:
         self.seed, self.step, self.epoch, self.batch, self.loss = seed, 0, 0, 0, float("nan")
+        self.batching = ""
         self.params = new_params(seed)
         self.mean = {name: np.zeros_like(value) for name, value in self.params.items()}
         self.square = {name: np.zeros_like(value) for name, value in self.params.items()}
@@ -137,7 +217,7 @@ class Training:
         groups = {"params": self.params, "mean": self.mean, "square": self.square}
         arrays = {f"{g}.{n}": array for g, group in groups.items() for n, array in group.items()}
         np.savez(partial / "weights.npz", **arrays)  # type: ignore[arg-type]  # its stub takes the arrays' names for its own options
-        state = {key: getattr(self, key) for key in ("seed", "step", "epoch", "batch", "loss")}
+        state = {key: getattr(self, key) for key in STATE}
         (partial / "state.json").write_text(json.dumps(state) + "\n")
         for file in ("weights.npz", "state.json"):
             to_disk(partial / file)
@@ -171,16 +251,15 @@ def latest(out: Path) -> Path | None:
     return max((mark.parent for mark in out.glob("step-*/COMPLETE")), default=None)
 
 
-def train(training: Training, options: argparse.Namespace) -> int:
+def train(training: Training, source: Shuffled | Bucketed, options: argparse.Namespace) -> int:
     """Steps until all are done or a signal comes; returns the exit code."""
     signals: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda caught, _frame: signals.append(caught))
-    data, saved = sentences(), training.step
+    saved = training.step
     began, tokens, first = time.monotonic(), 0, training.step
     while training.step < options.steps and not signals:
-        todo = list(batches(data, training.seed, training.epoch))
-        for batch in todo[training.batch :]:
+        for batch in source.steps(training.epoch, training.batch):
             tokens += training.learn(batch)
             training.batch += 1
             time.sleep(options.pace)
@@ -189,7 +268,7 @@ def train(training: Training, options: argparse.Namespace) -> int:
                 left = (options.steps - training.step) * elapsed / done
                 print(
                     f"step {training.step} | epoch {training.epoch} | loss {training.loss:.4f}"
-                    f" | {tokens / elapsed / 1000:.2f} Ktok/s | ETA {left:.0f}s",
+                    f" | {tokens / elapsed / 1000:.2f} Ktok/s{source.measured()} | ETA {left:.0f}s",
                     flush=True,
                 )
             if training.step % options.every == 0:
@@ -197,7 +276,7 @@ def train(training: Training, options: argparse.Namespace) -> int:
                 saved = training.step
             if signals or training.step >= options.steps:
                 break
-        if training.batch == len(todo):
+        else:
             training.epoch, training.batch = training.epoch + 1, 0
     if saved != training.step or not training.step:
         training.save(options.out)
@@ -213,6 +292,11 @@ def main() -> int:
     parser.add_argument("--pace", type=float, default=0.08, help="seconds of rest after a step")
     parser.add_argument("--seed", type=int, default=0, help="of the weights and the order")
     parser.add_argument("--resume", choices=["latest"], help="go on from the newest checkpoint")
+    parser.add_argument(
+        "--dataset",
+        default=os.environ.get("DATASET"),
+        help="where the lengths of the samples are (DATASET), for DFLASH_BUCKETS",
+    )
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     training = Training(options.seed)
@@ -220,7 +304,20 @@ def main() -> int:
     if checkpoint:
         training.load(checkpoint)
         print(f"resumed from {checkpoint}", flush=True)
-    code = train(training, options)
+    source: Shuffled | Bucketed = Shuffled(options.seed)
+    if os.environ.get("DFLASH_BUCKETS"):
+        from dflashctl.buckets.failures import BucketsError
+
+        try:
+            source = Bucketed(options.dataset)
+        except BucketsError as error:
+            print(f"the batches cannot be made: {error}", file=sys.stderr)
+            return REFUSED
+    if training.batching != source.fingerprint:
+        if training.step:
+            print(f"the batches have changed: epoch {training.epoch} begins anew", flush=True)
+        training.batching, training.batch = source.fingerprint, 0
+    code = train(training, source, options)
     print("interrupted and saved" if code else "finished", flush=True)
     return code
 

@@ -1,9 +1,14 @@
 """An epoch's batches: whole, within the limits, the same everywhere, resumable anywhere."""
 
+import ast
 import hashlib
 import json
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -335,3 +340,30 @@ def test_an_epoch_is_a_sequence():
     assert [len(batch) for batch in batches[:]] == [len(batches[0]), len(batches[-1])]
     with pytest.raises(IndexError):
         batches[2]
+
+
+def test_a_copy_of_the_package_alone_makes_batches(tmp_path):
+    library = tmp_path / "lib" / "dflashctl"
+    shutil.copytree(Path(batching.__file__).parent, library / "buckets")
+    (library / "__init__.py").touch()
+    program = """
+import sys
+from dflashctl.buckets import batching
+how = batching.Settings(boundaries=(0, 9), token_budget=20, max_batch_size=4)
+print(list(batching.BatchSampler([3, 4, 3, 8], how)), batching.__file__)
+print(sorted({name.partition(".")[0] for name in sys.modules} - set(sys.stdlib_module_names)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path / "lib"), "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    made, modules = done.stdout.splitlines()
+    assert str(library) in made
+    assert {"dflashctl", "numpy"} <= set(ast.literal_eval(modules))
+    assert not {"typer", "pydantic", "fabric", "libtmux", "pyarrow"} & set(
+        ast.literal_eval(modules)
+    )

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 if TYPE_CHECKING:
@@ -211,3 +212,83 @@ def test_the_start_script_passes_its_words_on_and_becomes_the_trainer(tmp_path: 
     process.communicate(timeout=60)
     assert process.returncode == 75
     assert len(checkpoints(out)) == 1
+
+
+def write_buckets(folder: Path, **changes: Any) -> Path:
+    settings = {"token_budget": 6000, "max_batch_size": 16, "ranks": 4, **changes}
+    document = {"version": 1, "boundaries": [0, 120, 400, 2001], "settings": settings}
+    (folder / "buckets.json").write_text(json.dumps(document))
+    return folder / "buckets.json"
+
+
+@pytest.fixture
+def bucketed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a dataset whose boundaries the trainer finds."""
+    np.save(tmp_path / "lengths.npy", np.arange(400) * 7919 % 2000 + 1)
+    monkeypatch.setenv("DFLASH_BUCKETS", str(write_buckets(tmp_path)))
+    monkeypatch.setenv("DATASET", str(tmp_path))
+    return tmp_path
+
+
+PADDED_LINE = re.compile(
+    r"step (\d+) \| epoch (\d+) \| loss (\d+\.\d{4}) .* \| pad (0\.\d{4}) \| ETA .*"
+)
+
+
+def padded_losses(lines: list[str]) -> dict[int, str]:
+    matches = [match for line in lines if (match := PADDED_LINE.fullmatch(line))]
+    return {int(match[1]): match[3] for match in matches}
+
+
+def test_with_boundaries_it_batches_by_them_and_says_what_share_is_no_padding(
+    bucketed: Path,
+) -> None:
+    code, lines = finish(bucketed / "out", "--pace", "0", "--steps", "50", "--every", "9999")
+    assert code == 0
+    said = re.fullmatch(
+        r"bucketed batches of 400 samples: (\d+) steps of 4 an epoch, padding efficiency (.*)",
+        lines[0],
+    )
+    assert said
+    assert int(said[1]) < 50  # so that the lines below have seen a whole epoch
+    measured = [match for line in lines if (match := PADDED_LINE.fullmatch(line))]
+    assert float(measured[-1][4]) == pytest.approx(float(said[2]), abs=0.01)
+    loss = [float(match[3]) for match in measured]
+    assert loss[-1] < loss[0] * 0.8
+
+
+def test_with_boundaries_too_a_resumed_run_learns_exactly_what_an_unbroken_one_does(
+    bucketed: Path,
+) -> None:
+    quick = ("--pace", "0", "--every", "9999")
+    finish(bucketed / "broken", *quick, "--steps", "7")
+    _, after = finish(bucketed / "broken", *quick, "--steps", "20", "--resume", "latest")
+    _, unbroken = finish(bucketed / "whole", *quick, "--steps", "20")
+    assert list(padded_losses(after)) == [10, 15, 20]
+    assert padded_losses(after).items() <= padded_losses(unbroken).items()
+
+
+def test_after_new_boundaries_the_epoch_begins_anew(bucketed: Path) -> None:
+    finish(bucketed / "out", "--pace", "0", "--steps", "7")
+    write_buckets(bucketed, window=64)
+    _, lines = finish(bucketed / "out", "--pace", "0", "--steps", "10", "--resume", "latest")
+    assert "the batches have changed: epoch 0 begins anew" in lines
+
+
+def test_without_a_dataset_the_boundaries_are_for_its_own_sentences(
+    bucketed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DATASET")
+    code, lines = finish(bucketed / "out", "--pace", "0", "--steps", "5")
+    assert code == 0
+    assert lines[0].startswith("bucketed batches of 3000 samples: ")
+    assert list(padded_losses(lines)) == [5]
+
+
+def test_a_dataset_that_cannot_be_batched_is_refused(
+    bucketed: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    np.save(bucketed / "lengths.npy", np.array([5, 0, 7]))
+    code, _ = finish(bucketed / "out")
+    assert code == 2
+    assert "the batches cannot be made: 1 sample is of length zero" in capfd.readouterr().err
