@@ -45,7 +45,7 @@ def discover(
 
     call = begin(ctx, "inventory discover", as_json)
     named = host_named(call, host, identity_file, known_hosts_file)
-    found = ask(call, named)
+    found = ask(call, named, inventory_here(call))
     say_found(call.screen, found)
     path = add(call, found) if write else None
     if as_json:
@@ -57,8 +57,8 @@ def discover(
     return 0
 
 
-def ask(call: Call, named: Host) -> Found:
-    """Ask a host for its containers, and set its answer beside the inventory.
+def ask(call: Call, named: Host, inventory: Inventory | None) -> Found:
+    """Ask a host for its containers, and set its answer beside an inventory.
 
     Raises:
         Unreachable, HostKeyProblem, NotLetIn: it was not reached.
@@ -69,7 +69,7 @@ def ask(call: Call, named: Host) -> Found:
     from dflashctl.inventory.found import beside, listed_hosts
     from dflashctl.link.proxmox import ask_host
 
-    target, inventory = named.target, inventory_here(call)
+    target = named.target
     with call.reach() as reach:
         try:
             with call.screen.waiting(f"asking {named.place} for its containers"):
@@ -77,7 +77,7 @@ def ask(call: Call, named: Host) -> Found:
         except HostKeyUnknown as unknown:
             unknown.options = named.trust_options
             raise
-        listed = named.listed or _same_host(reach, named, inventory)
+        listed = _listed(reach, named, inventory)
     if seen.failed is not None and seen.uid != 0:
         raise NotRoot(target=target.name, user=f"uid {seen.uid}", address=target.name)
     if seen.failed is not None:
@@ -111,11 +111,13 @@ def add(call: Call, found: Found) -> Path:
     return path
 
 
-def _same_host(reach: Reach, named: Host, inventory: Inventory | None) -> str | None:
-    """The inventory's name for the host that an address leads to, if it has one."""
+def _listed(reach: Reach, named: Host, inventory: Inventory | None) -> str | None:
+    """The inventory's name for the host, which may have been named by its address."""
     from dflashctl.inventory.model import SshAddress
 
-    if inventory is None or not isinstance(named.route, SshAddress):
+    if inventory is None or named.listed is not None:
+        return named.listed if inventory else None
+    if not isinstance(named.route, SshAddress):
         return None
     sought = reach.hop(named.route)
     for target in inventory.targets:

@@ -19,6 +19,7 @@ from dflashctl.cli import (
     deploy,
     discover,
     execute,
+    init,
     inventory,
     logs,
     optimize_buckets,
@@ -62,6 +63,7 @@ _inventory.command("check")(check.check)
 _inventory.command("discover")(discover.discover)
 _inventory.command("trust")(trust.trust)
 
+app.command("init")(init.init)
 app.command("deploy")(deploy.deploy)
 app.command("status")(status.status)
 app.command("attach")(attach.attach)

@@ -39,7 +39,7 @@ class HostSeen:
 
     Attributes:
         hostname: its own short name.
-        uid: who we are there.
+        uid: who we are there; ``home``: our home folder.
         pct: whether it has the program, that is, whether it is a Proxmox host.
         gpus: how many ``/dev/nvidia<N>`` it has.
         containers: in the order of their ids; templates are left out.
@@ -48,6 +48,7 @@ class HostSeen:
 
     hostname: str
     uid: int
+    home: str
     pct: bool
     gpus: int
     containers: tuple[ContainerSeen, ...] = ()
@@ -57,7 +58,7 @@ class HostSeen:
 def read(text: str) -> HostSeen:
     """Read the answer of a host.
 
-    Each part begins with a line of `FRAME` and words: ``host NAME UID``, ``device NAME``,
+    Each part begins with a line of `FRAME` and words: ``host NAME UID HOME``, ``device NAME``,
     ``list`` (then what ``pct list`` prints), ``config VMID`` (then what ``pct config``
     prints), ``failed CODE`` (then why), ``end``. Whatever comes before the first is noise
     of a login.
@@ -65,14 +66,14 @@ def read(text: str) -> HostSeen:
     Raises:
         ValueError: it is not such an answer, or not all of it.
     """
-    hostname, uid, pct, failed = "", -1, False, None
+    hostname, uid, home, pct, failed = "", -1, "", False, None
     gpus: set[str] = set()
     listed: list[ContainerSeen] = []
     configs: dict[int, list[str]] = {}
     for words, lines in _parts(text):
         match words:
-            case ["host", name, number]:
-                hostname, uid = name, int(number)
+            case ["host", name, number, *folder]:
+                hostname, uid, home = name, int(number), " ".join(folder)
             case ["device", name]:
                 gpus |= {name} if re.fullmatch(r"nvidia\d+", name) else set()
             case ["list"]:
@@ -85,6 +86,7 @@ def read(text: str) -> HostSeen:
                 return HostSeen(
                     hostname=hostname,
                     uid=uid,
+                    home=home,
                     pct=pct,
                     gpus=len(gpus),
                     containers=tuple(_with_gpus(listed, configs)),

@@ -111,6 +111,7 @@ def _body(seen: HostSeen, route: SshAddress | Local) -> dict[str, Any]:
             "user": route.user,
             "identity_file": _home(route.identity_file),
             "known_hosts_file": _home(route.known_hosts_file),
+            "proxy_jump": _jump(route.jump),
         }
     else:
         said = {"connection": "local"}
@@ -124,6 +125,14 @@ def _body(seen: HostSeen, route: SshAddress | Local) -> dict[str, Any]:
 
 def _container(one: ContainerSeen) -> dict[str, int]:
     return {"vmid": one.vmid, **({"gpus": one.gpus} if one.gpus else {})}
+
+
+def _jump(jump: SshAddress | str | None) -> str | None:
+    """A host in between, as ``user@host:port``; what lies before that one is ssh's to know."""
+    if not isinstance(jump, SshAddress):
+        return jump
+    user = f"{jump.user}@" if jump.user else ""
+    return f"{user}{jump.address}:{jump.port or 22}"
 
 
 def _home(path: Path | None) -> str | None:

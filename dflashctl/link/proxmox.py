@@ -18,7 +18,7 @@ _MOST_OUTPUT = 8 << 20
 _SCRIPT = r"""
 PATH=$PATH:/usr/sbin:/sbin
 export LC_ALL=C
-echo "$1 host $(uname -n | cut -d. -f1) $(id -u)"
+echo "$1 host $(uname -n | cut -d. -f1) $(id -u) $HOME"
 for device in /dev/nvidia[0-9]*; do
   [ -e "$device" ] && echo "$1 device ${device#/dev/}"
 done

@@ -61,7 +61,8 @@ def say_found(screen: Screen, found: Found) -> None:
         return
     new = {one.vmid for one in found.new}
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for heading in ("TARGET", "VMID", "STATE", "GPUS", "INVENTORY"):
+    headings = ("TARGET", "VMID", "STATE", "GPUS", *(("INVENTORY",) if found.listed else ()))
+    for heading in headings:
         table.add_column(heading, overflow="fold", justify="right" if heading == "GPUS" else "left")
     for one in seen.containers:
         declared = found.declared.get(one.vmid)
@@ -76,7 +77,7 @@ def say_found(screen: Screen, found: Found) -> None:
             str(one.vmid),
             one.state,
             str(one.gpus),
-            listed,
+            *((listed,) if found.listed else ()),
         )
     screen.note(table)
 

@@ -42,8 +42,13 @@ def envelope(
     exit_code: int,
     targets: Mapping[str, Any],
     error: DflashError | None = None,
+    **more: Any,
 ) -> str:
-    """The one object of a command. ``error``: what went wrong before any target was asked."""
+    """The one object of a command.
+
+    ``error``: what went wrong before any target was asked. ``more``: what the command
+    answers besides.
+    """
     return line(
         {
             "schema": SCHEMA,
@@ -51,6 +56,7 @@ def envelope(
             "exit_code": exit_code,
             "error": None if error is None else error_object(error),
             "targets": targets,
+            **more,
         }
     )
 

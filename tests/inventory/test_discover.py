@@ -20,7 +20,7 @@ COLUMNS = "%-10s %-10s %-12s %-20s"
 
 def answer(*rows: tuple[object, str, str, str], configs: dict[int, str] | None = None) -> str:
     listed = [COLUMNS % ("VMID", "Status", "Lock", "Name")] if rows else []
-    lines = [f"{FRAME} host kpro6 0", f"{FRAME} device nvidia0", f"{FRAME} device nvidia1"]
+    lines = [f"{FRAME} host kpro6 0 /root", f"{FRAME} device nvidia0", f"{FRAME} device nvidia1"]
     lines += [f"{FRAME} list", *listed, *(COLUMNS % row for row in rows)]
     for vmid, config in (configs or {}).items():
         lines += [f"{FRAME} config {vmid}", config]
@@ -42,13 +42,13 @@ def test_a_host_without_containers_prints_nothing_at_all():
 
 
 def test_a_host_without_pct_is_no_proxmox_host():
-    seen = read(f"Welcome!\n{FRAME} host box 1000\n{FRAME} end\n")
+    seen = read(f"Welcome!\n{FRAME} host box 1000 /home/ann\n{FRAME} end\n")
     assert not seen.pct
-    assert seen.uid == 1000
+    assert (seen.uid, seen.home) == (1000, "/home/ann")
 
 
 def test_a_failing_pct_is_told_with_its_words():
-    text = f"{FRAME} host kpro6 1000\n{FRAME} failed 255\nplease run as root\n\n{FRAME} end\n"
+    text = f"{FRAME} host kpro6 7 /\n{FRAME} failed 255\nplease run as root\n\n{FRAME} end\n"
     assert read(text).failed == "please run as root"
 
 
