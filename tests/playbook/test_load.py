@@ -53,7 +53,10 @@ def test_the_example_loads() -> None:
     assert playbook.files[1].mode == 0o755
     assert playbook.run is not None
     assert playbook.run.command == ("bash", "/root/start_training.sh")
-    assert playbook.run.env == {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+    assert playbook.run.env == {
+        "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
+        "CHECKPOINTS": "/workspace/checkpoints",
+    }
     assert playbook.stop == StopSpec(signal="INT", grace_s=120.0)
     assert playbook.ready == ReadySpec(alive_for_s=10.0)
     assert playbook.checkpoints == CheckpointSpec(path="/workspace/checkpoints")
