@@ -13,6 +13,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    WithJsonSchema,
 )
 
 from dflashctl.agent.metrics import METRICS, unknown_groups
@@ -30,6 +31,21 @@ _BYTES: dict[str, int] = {"B": 1} | {
     for power, prefix in enumerate("KMGT", start=1)
 }
 
+_DURATION = r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd])"
+_SIZE = r"([0-9]{1,9})(?:\.([0-9]{1,3}))? ?([A-Za-z]+)"
+_NAME = r"[a-z0-9][a-z0-9-]{0,63}"
+_MODE = r"0?[0-7]{3}"
+_VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
+
+
+def _form(pattern: str) -> WithJsonSchema:
+    """What an editor is told of a text that is checked here."""
+    return WithJsonSchema({"type": "string", "pattern": f"^{pattern}$"})
+
+
+def _number(lowest: int, highest: int) -> WithJsonSchema:
+    return WithJsonSchema({"type": "integer", "minimum": lowest, "maximum": highest})
+
 
 def duration(value: object) -> float:
     """``90s``, ``15m``, ``2h`` or ``7d`` in seconds.
@@ -37,7 +53,7 @@ def duration(value: object) -> float:
     Raises:
         ValueError: it is none of these, or more than a year.
     """
-    form = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd])", str(value))
+    form = re.fullmatch(_DURATION, str(value))
     if not form:
         raise ValueError(f"must be a number and a unit (90s, 15m, 2h, 7d), not {named(value)}")
     seconds = float(form[1]) * _SECONDS[form[2]]
@@ -52,7 +68,7 @@ def size(value: object) -> int:
     Raises:
         ValueError: it is neither.
     """
-    form = re.fullmatch(r"([0-9]{1,9})(?:\.([0-9]{1,3}))? ?([A-Za-z]+)", str(value))
+    form = re.fullmatch(_SIZE, str(value))
     if not form or form[3] not in _BYTES:
         raise ValueError(f"must be a number and a unit (20GB, 512MiB), not {named(value)}")
     thousandths = int(form[1]) * 1000 + int((form[2] or "").ljust(3, "0"))
@@ -60,7 +76,7 @@ def size(value: object) -> int:
 
 
 def _name(text: str) -> str:
-    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,63}", text):
+    if not re.fullmatch(_NAME, text):
         raise ValueError(
             "must be small letters, digits and dashes, at most 64, a letter or digit first,"
             f" not {named(text)}"
@@ -86,7 +102,7 @@ def _not_empty(text: str) -> str:
 
 
 def _mode(value: object) -> int:
-    if not isinstance(value, str) or not re.fullmatch(r"0?[0-7]{3}", value):
+    if not isinstance(value, str) or not re.fullmatch(_MODE, value):
         raise ValueError(f'must be octal digits in quotes ("0755"), not {named(value)}')
     return int(value, 8)
 
@@ -107,7 +123,7 @@ def _command(words: list[str]) -> list[str]:
 
 
 def _variable(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
+    if not re.fullmatch(_VARIABLE, text):
         raise ValueError(f"must be a variable's name (letters, digits, _), not {named(text)}")
     if text.startswith("DFLASHCTL_"):
         raise ValueError(f"must not begin with DFLASHCTL_, as dflashctl's own do, not {text}")
@@ -184,13 +200,19 @@ def _exit_code(code: int) -> int:
 
 
 MOST_BUCKETS = 16
-Positive = Annotated[int, _at_least(1)]
-NotNegative = Annotated[int, _at_least(0)]
-Dest = Annotated[str, AfterValidator(absolute)]
-TargetPath = Annotated[str, AfterValidator(absolute)]
+Positive = Annotated[int, _at_least(1), WithJsonSchema({"type": "integer", "minimum": 1})]
+NotNegative = Annotated[int, _at_least(0), WithJsonSchema({"type": "integer", "minimum": 0})]
+Dest = Annotated[str, AfterValidator(absolute), _form("/.*")]
+TargetPath = Annotated[str, AfterValidator(absolute), _form("/.*")]
 Command = Annotated[list[str], AfterValidator(_command), BeforeValidator(_words)]
-Variable = Annotated[str, AfterValidator(_variable)]
-Seconds = Annotated[float, BeforeValidator(duration)]
+Variable = Annotated[str, AfterValidator(_variable), _form(_VARIABLE)]
+Seconds = Annotated[float, BeforeValidator(duration), _form(_DURATION)]
+Bytes = Annotated[int, BeforeValidator(size), _form(_SIZE)]
+Signal = Annotated[
+    Literal["INT", "TERM", "HUP", "USR1", "USR2", "QUIT"],
+    BeforeValidator(_signal),
+    _form("(SIG)?(INT|TERM|HUP|USR1|USR2|QUIT)"),
+]
 Text = Annotated[str, AfterValidator(_not_empty)]
 
 
@@ -204,34 +226,46 @@ class File(_Mapping):
     """Files to push: one, a directory's, or those that match a pattern."""
 
     source: Text
+    """A file, a directory or a pattern (src/**/*.py) here, relative to this file."""
     dest: Dest
-    mode: Annotated[int, BeforeValidator(_mode)] | None = None
+    """Where it goes on the target; a folder if it ends in / or the source is several files."""
+    mode: Annotated[int, BeforeValidator(_mode), _form(_MODE)] | None = None
+    """Its permissions, octal and in quotes: "0755"; default: its own."""
 
 
 class Run(_Mapping):
     """How the trainer is started."""
 
     command: Command
+    """The words to run; no shell reads them."""
     resume: Command | None = None
+    """The words that start from the newest checkpoint; default: the command."""
     cwd: TargetPath | None = None
+    """Where it runs; default: the user's home."""
     env_base: Literal["login", "minimal"] = "login"
+    """login: start from the user's login environment; minimal: from nearly nothing."""
     env: dict[Variable, str] = {}
+    """Further variables; values are text, so numbers need quotes."""
     env_file: Text | None = None
+    """A file with lines of NAME=value on this side; the values are secret."""
     env_from: list[Variable] = []
+    """Variables of your own environment to hand on; the values are secret."""
     user: Annotated[str, AfterValidator(_user)] | None = None
+    """The user it runs as; default: the one we arrive as."""
     exit_codes: dict[
-        Annotated[int, AfterValidator(_exit_code)],
+        Annotated[int, AfterValidator(_exit_code), _form("[1-9][0-9]{0,2}")],
         Literal["finished", "interrupted", "refused", "failed"],
     ] = {}
+    """What the trainer's own exit codes mean; 0 is finished, others are failed."""
 
 
 class Stop(_Mapping):
     """How the trainer is stopped."""
 
-    signal: Annotated[
-        Literal["INT", "TERM", "HUP", "USR1", "USR2", "QUIT"], BeforeValidator(_signal)
-    ] = "INT"
+    signal: Signal = "INT"
+    """The first signal."""
     grace: Seconds = 120.0
+    """How long it may take before TERM, then KILL."""
 
 
 class Ready(_Mapping):
@@ -239,15 +273,20 @@ class Ready(_Mapping):
 
     not_yet = ("metric", "within")
     alive_for: Seconds = 10.0
+    """A new run counts as started once it lived this long."""
 
 
 class Preflight(_Mapping):
     """What must hold before anything is stopped."""
 
-    gpus: Annotated[int, AfterValidator(_count)] | None = None
-    free_space: Annotated[int, BeforeValidator(size)] | None = None
+    gpus: Annotated[int, AfterValidator(_count), _number(0, 1024)] | None = None
+    """How many GPUs must be there, held by nobody else; 0: the job uses none."""
+    free_space: Bytes | None = None
+    """How much room the checkpoints need."""
     python: Annotated[str, AfterValidator(_program)] | None = None
+    """An interpreter on the target that must be there."""
     imports: list[Annotated[str, AfterValidator(_module)]] = []
+    """Modules that this interpreter must be able to import."""
 
 
 class Checkpoints(_Mapping):
@@ -255,47 +294,67 @@ class Checkpoints(_Mapping):
 
     not_yet = ("pattern", "step_from", "complete_when", "archive_to", "trash", "keep")
     path: TargetPath
+    """The folder where the trainer saves, on the target."""
 
 
 class Metrics(_Mapping):
     """Where the metrics are found."""
 
     from_: Annotated[Literal["output"], Field(alias="from")] = "output"
+    """output: what the run prints is read."""
     pattern: Annotated[str, AfterValidator(_pattern)] | None = None
+    """A regular expression whose groups are named after metrics."""
     jsonl: TargetPath | None = None
+    """A file on the target to which the trainer writes a JSON object a line."""
 
 
 class Dataset(_Mapping):
     """Where the lengths are."""
 
     path: TargetPath
+    """A file, a folder or a pattern on the target: lengths, or the data to take them from."""
     column: Text | None = None
+    """The column or field with the lengths; default: found by its name."""
     format: Literal[
         "auto", "npy", "npz", "txt", "csv", "tsv", "jsonl", "parquet", "arrow", "idx"
     ] = "auto"
+    """How it is stored; auto: by its name."""
     python: Annotated[str, AfterValidator(_program)] | None = None
+    """An interpreter on the target that can read it (numpy, pyarrow)."""
 
 
 class Batching(_Mapping):
     """How training makes its batches."""
 
-    count: Annotated[int, AfterValidator(_buckets)] = 6
+    count: Annotated[int, AfterValidator(_buckets), _number(1, MOST_BUCKETS)] = 6
+    """How many buckets, at most 16."""
     token_budget: Positive | None = None
+    """The most tokens in a batch, padding included."""
     max_batch_size: Positive | None = None
+    """The most samples in a batch."""
     max_length: Positive | None = None
+    """The last boundary, above every length; default: just above the longest."""
     align: Positive = 1
+    """Inner boundaries are multiples of this."""
     window: NotNegative = 0
+    """Sort windows of so many samples inside a bucket; 0: none."""
     order: Literal["random", "stratified"] = "stratified"
+    """How the batches of several buckets follow each other."""
     ranks: Positive | None = None
+    """Processes that share the batches; default: the inventory's gpus, else 1."""
     accumulation: Positive = 1
+    """Batches of each process in one step of the optimizer."""
     seed: NotNegative = 0
+    """The seed of every shuffle."""
 
 
 class Count(_Mapping):
     """How many there are."""
 
     at_least: NotNegative | None = None
+    """So many or more."""
     at_most: NotNegative | None = None
+    """So many or fewer."""
 
 
 class When(_Mapping):
@@ -307,15 +366,22 @@ class When(_Mapping):
             "ORPHANED", "INTERRUPTED",
         ]
     ] = []  # fmt: skip
+    """The job is in one of these states."""
     gpus_free: Annotated[int, AfterValidator(_count)] | None = None
+    """So many GPUs are held by nobody."""
     checkpoints: Count | None = None
+    """How many checkpoints there are."""
     files_changed: bool | None = None
+    """Whether the files there differ from those here."""
     missing: list[Annotated[str, AfterValidator(_program)]] = []
+    """One of these programs is not there."""
 
 
 class _Step(_Mapping):
     when: When = When()
+    """What must be so for the step to be done; else it is skipped."""
     on_failure: Literal["stop", "continue"] = "stop"
+    """stop: the rest is not done; continue: it is."""
 
 
 class PlainStep(_Step):
@@ -323,38 +389,51 @@ class PlainStep(_Step):
 
     do: Literal["push", "stop", "clear_checkpoints", "prune_checkpoints", "start",
                 "optimize_buckets"]  # fmt: skip
+    """What is done."""
 
 
 class RunStep(_Step):
     """A command on the target."""
 
     do: Literal["run"]
+    """A command on the target."""
     command: Command
+    """The words to run; no shell reads them."""
     cwd: TargetPath | None = None
+    """Where it runs; default: the user's home."""
     env_base: Literal["login", "minimal"] = "login"
+    """login: start from the user's login environment; minimal: from nearly nothing."""
     env: dict[Variable, str] = {}
+    """Further variables."""
     timeout: Seconds = 600.0
+    """How long it may take."""
 
 
 class ArchiveStep(_Step):
     """Complete checkpoints into an archive; without a name it is named for the moment."""
 
     do: Literal["archive_checkpoints"]
+    """Complete checkpoints into an archive."""
     name: Annotated[str, AfterValidator(_archive)] | None = None
+    """The archive's name; default: made of the moment."""
 
 
 class RestoreStep(_Step):
     """An archive's checkpoints back to where they were."""
 
     do: Literal["restore_checkpoints"]
+    """An archive's checkpoints back to where they were."""
     name: Annotated[str, AfterValidator(_archive)]
+    """The archive's name."""
 
 
 class WaitStep(_Step):
     """Until the run that was started has proved itself."""
 
     do: Literal["wait_ready"]
+    """Wait until the run that was started has proved itself."""
     alive_for: Seconds | None = None
+    """How long it must live; default: ready.alive_for."""
 
 
 Step = Annotated[
@@ -367,19 +446,33 @@ class PlaybookFile(_Mapping):
 
     not_yet = ("watch", "distributed")
     version: Literal[1]
-    name: Annotated[str, AfterValidator(_name)]
+    """The version of this format."""
+    name: Annotated[str, AfterValidator(_name), _form(_NAME)]
+    """The job's identity on a target: small letters, digits and dashes."""
     session: Annotated[str, AfterValidator(_session)] | None = None
+    """Its tmux session; default: the name."""
     files: list[File] = []
+    """What goes to the target."""
     run: Run | None = None
+    """How the trainer is started."""
     stop: Stop = Stop()
+    """How the trainer is stopped."""
     ready: Ready = Ready()
+    """When a new run counts as started."""
     preflight: Preflight = Preflight()
+    """What must hold before anything is stopped."""
     checkpoints: Checkpoints | None = None
+    """Where the trainer keeps its checkpoints."""
     metrics: Metrics = Metrics()
+    """Where the metrics are found."""
     buckets: Text | None = None
+    """The file of bucket boundaries, relative to this file; pushed, and named in DFLASH_BUCKETS."""
     dataset: Dataset | None = None
+    """Where the lengths of the samples are."""
     batching: Batching | None = None
+    """How training makes its batches."""
     steps: list[Step] = []
+    """How training makes its batches."""
 
 
 def check(values: Mapping[str | int, Any]) -> tuple[PlaybookFile | None, list[Any]]:
