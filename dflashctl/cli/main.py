@@ -18,6 +18,7 @@ from dflashctl.cli import (
     completion,
     deploy,
     discover,
+    doctor,
     execute,
     init,
     inventory,
@@ -65,6 +66,7 @@ _inventory.command("trust")(trust.trust)
 
 app.command("init")(init.init)
 app.command("deploy")(deploy.deploy)
+app.command("doctor")(doctor.doctor)
 app.command("status")(status.status)
 app.command("attach")(attach.attach)
 app.command("logs")(logs.logs)

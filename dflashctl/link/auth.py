@@ -245,6 +245,18 @@ class _Agent:
         self._socket.close()
 
 
+def held_by_agent(path: str) -> tuple[str, ...]:
+    """The names of the keys that ssh-agent holds. Raises OSError: none answers there."""
+    from paramiko.ssh_exception import SSHException
+
+    try:
+        agent = _Agent(path)
+    except SSHException as error:
+        raise OSError(str(error)) from error
+    agent.close()
+    return tuple(key.comment or key.get_name() for key in agent.keys)
+
+
 def _agent(path: str | None, reasons: list[str]) -> _Agent | None:
     from paramiko.ssh_exception import SSHException
 

@@ -24,7 +24,7 @@ _CONFIG_DEADLINE_S = 20.0
 _MOST_JUMPS = 8
 _USER_CONFIG = Path("~/.ssh/config")
 _SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
-_DEFAULT_IDENTITIES = ("id_rsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk")
+DEFAULT_IDENTITIES = ("id_rsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk")
 # ssh's own -J syntax: [user@]host[:port], where the host may be [an IPv6 address].
 _JUMP = re.compile(r"(?:(?P<user>.+)@)?(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:]+))(?::(?P<port>\d+))?")
 Settings = dict[str, list[str]]
@@ -220,7 +220,7 @@ def _ask_paramiko(address: SshAddress) -> Settings:
     }
     named = [str(address.identity_file)] if address.identity_file else []
     files = [*named, *settings.get("identityfile", [])]
-    settings["identityfile"] = files or [f"~/.ssh/{name}" for name in _DEFAULT_IDENTITIES]
+    settings["identityfile"] = files or [f"~/.ssh/{name}" for name in DEFAULT_IDENTITIES]
     settings.setdefault("userknownhostsfile", ["~/.ssh/known_hosts ~/.ssh/known_hosts2"])
     settings.setdefault(
         "globalknownhostsfile", ["/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dflashctl.plan.findings import Finding
+from dflashctl.plan.words import counted
 from dflashctl.view import figures
 from dflashctl.view.console import ACCENT
 from dflashctl.view.sanitize import one_line
@@ -66,6 +67,18 @@ def show_findings(screen: Screen, title: str, findings: Iterable[Finding]) -> No
             screen.flow(screen.out, under, Text(one_line(finding.remedy), style=ACCENT))
 
 
+def show_tally(screen: Screen, findings: Sequence[Finding]) -> None:
+    """How many problems and warnings there are, on standard error."""
+    grades = [finding.grade for finding in findings]
+    problems, warnings = grades.count("problem"), grades.count("warning")
+    if not problems and not warnings:
+        screen.say("All is well.", style="green")
+        return
+    parts = [counted(problems, "problem")] if problems else []
+    parts += [counted(warnings, "warning")] if warnings else []
+    screen.say(f"{' and '.join(parts)}; what to do stands under each.", style="dim")
+
+
 def show_checked(screen: Screen, checked: Sequence[Checked]) -> None:
     """A table of what every target has, and under it all that is not as it should be."""
     from rich.table import Table
@@ -120,8 +133,7 @@ def _verdict(one: Checked) -> Text:
     grades = [finding.grade for finding in one.findings]
     for grade in ("problem", "warning"):
         if grade in grades:
-            number = grades.count(grade)
-            return Text(f"{number} {grade}{'s' if number > 1 else ''}", style=_MARKS[grade][1])
+            return Text(counted(grades.count(grade), grade), style=_MARKS[grade][1])
     return Text("ok", style="green")
 
 
