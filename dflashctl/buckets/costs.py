@@ -32,7 +32,9 @@ _RESOLUTION = 36
 """Costs are whole multiples of 2^-36 of all tokens: rounding errors, smaller, decide nothing."""
 _SPAN = 1e250
 """How much (samples up to the last right edge / samples in the bucket)^n may be in one tile."""
-_NUMBERS = 1 << 17
+_NOTHING = 1e-270
+"""Smaller moments count for nothing, even times _SPAN, and numbers near 1e-308 are slow."""
+_NUMBERS = 1 << 18
 """How many numbers an array of a tile holds: those in work should stay in the cache."""
 
 
@@ -181,6 +183,7 @@ class Costs:
                 now = now[:, :stop]
                 whole[:, filled[used], j] = np.add.reduceat(now, starts[used], axis=1)
                 now = now * g[:, :stop]
+        whole[whole < _NOTHING] = 0.0
         begun = edges[self._fits[rights - 1] - first + 1]
         ended = rights - 1 - lo
         return _Moments(whole, _between(part, begun, ended), _between(part_more, begun, ended))

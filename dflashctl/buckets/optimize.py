@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-_COARSE = 400
+_COARSE = 300
 """How many candidates the default search begins with, at most."""
 _WINDOW = 9
 """How many places the refinement tries for each boundary at a time."""
-_ROWS = 16
+_ROWS = 8
 """Left edges whose costs are worked out together."""
 
 
@@ -180,13 +180,15 @@ class _Search:
         return self._choose(np.arange(self._places.size), counts, progress)
 
     def _coarse(self) -> Ints:
-        """Some of the nodes: those first in their cell, cells being of one width in tokens."""
-        width = self._rules.align
-        while True:
-            _, first = np.unique(self._tokens // width, return_index=True)
-            if first.size <= _COARSE:
-                return np.unique(np.append(first, self._places.size - 1))
-            width *= 2
+        """Some of the nodes, closer together where samples are many.
+
+        Merging two neighbours costs about samples x width. All cells have the same of it
+        when they are as dense as the square root of samples per token.
+        """
+        weight = np.sqrt(np.diff(self._below) * np.diff(self._tokens))
+        cells = np.concatenate([[0], np.cumsum(weight)]) * (_COARSE / weight.sum())
+        _, first = np.unique(cells.astype(np.int64), return_index=True)
+        return np.union1d(first, self._places.size - 1)
 
     def _choose(
         self, nodes: Ints, counts: list[int], progress: Callable[[float], None] | None
