@@ -51,16 +51,17 @@ def _root(state: StateFolder, user: str | None) -> str:
 def boundaries(env: Mapping[str, str]) -> BucketsSeen | None:
     """What the file says that a run's environment names; None where there is none."""
     path = env.get(VARIABLE)
-    if path is None:
+    if path is None or not os.path.isfile(path):
         return None
     with suppress(OSError, ValueError, TypeError, KeyError):
         data = Path(path).read_bytes()
         value = json.loads(data)
+        edges = tuple(int(edge) for edge in value["boundaries"])
         expected = value.get("expected_efficiency")
         return BucketsSeen(
             path=path,
             sha256=hashlib.sha256(data).hexdigest()[:12],
-            boundaries=tuple(int(edge) for edge in value["boundaries"]),
+            boundaries=edges,
             expected_efficiency=expected if isinstance(expected, float) else None,
         )
     return None

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dflashctl.cli.call import Call
     from dflashctl.cli.optimizer import Found
     from dflashctl.inventory.model import Target
+    from dflashctl.plan.throughput import Calibration
     from dflashctl.playbook.model import Playbook
 
 PLAYBOOKS = ("optimize-buckets.yml", "deploy.yml")
@@ -95,6 +96,8 @@ def optimize_buckets(  # noqa: PLR0913, PLR0917 - one parameter an option
     measured = tuple(map(_calibration, calibrate or ()))
     if detach:
         return _detach(call, wanted, task)
+    if compare and not measured:
+        measured = _last_measured(call, wanted)
     found = _find(call, wanted, task, fetch=fetch)
     return _tell(call, wanted, found, measured, apply=apply)
 
@@ -206,13 +209,26 @@ def _current(option: str | None, file: Path) -> list[int] | None:
     return edges
 
 
-def _calibration(text: str) -> Any:
+def _calibration(text: str) -> Calibration:
     from dflashctl.plan.throughput import calibration
 
     try:
         return calibration(text)
     except ValueError as error:
         raise typer.BadParameter(f"--calibrate {error}") from error
+
+
+def _last_measured(call: Call, wanted: _Wanted) -> tuple[Calibration, ...]:
+    """The speed of the newest run that has buckets, if it told one."""
+    from dflashctl.plan.look import look_for
+    from dflashctl.plan.model import Desired
+    from dflashctl.plan.throughput import of_the_run
+
+    if wanted.target is None or wanted.playbook is None:
+        return ()
+    desired = Desired(playbook=wanted.playbook, target=wanted.target)
+    with call.at(wanted.target) as agent:
+        return of_the_run(call.observe(agent, desired, look_for(desired, gpus=False)))
 
 
 def _detach(call: Call, wanted: _Wanted, task: dict[str, Any]) -> int:
@@ -256,7 +272,7 @@ def _find(call: Call, wanted: _Wanted, task: dict[str, Any], *, fetch: bool) -> 
 
 
 def _tell(
-    call: Call, wanted: _Wanted, found: Found, measured: tuple[Any, ...], *, apply: bool
+    call: Call, wanted: _Wanted, found: Found, measured: tuple[Calibration, ...], *, apply: bool
 ) -> int:
     from dflashctl.playbook.boundaries import write_boundaries
     from dflashctl.view import json

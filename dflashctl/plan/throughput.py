@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dflashctl.agent.seen import Observed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +30,15 @@ def calibration(text: str) -> Calibration:
         if speed > 0 and 0 < efficiency <= 1:
             return Calibration(ktok_s=speed, efficiency=efficiency)
     raise ValueError(f"must be Ktok/s@efficiency, as in 25.1@0.868, not {text}")
+
+
+def of_the_run(seen: Observed) -> tuple[Calibration, ...]:
+    """What the newest run measures, where it tells its speed and has buckets of ours."""
+    buckets = seen.run.buckets if seen.run else None
+    usual = seen.metrics.tokens_per_s_usual if seen.metrics else None
+    if buckets is None or not buckets.expected_efficiency or not usual:
+        return ()
+    return (Calibration(ktok_s=usual / 1000, efficiency=buckets.expected_efficiency),)
 
 
 def predicted(

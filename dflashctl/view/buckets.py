@@ -37,9 +37,12 @@ def show_report(
     if report["strategies"] is not None:
         screen.show(Text())
         screen.show(_strategies(report, measured))
-    elif measured:
-        low, high = _speed(report, report["expected_efficiency"], None, measured)
-        screen.show(Text(f"\npredicted    {low:.1f} to {high:.1f} Ktok/s"))
+    if measured:
+        runs = ", ".join(f"{run.ktok_s:.1f} Ktok/s at {run.efficiency:.1%}" for run in measured)
+        if report["strategies"] is None:
+            screen.show(Text(f"\npredicted {_range(report, None, measured)} Ktok/s, from {runs}"))
+        else:
+            screen.show(Text(f"Ktok/s from {runs}, with and without waiting for the slowest rank"))
 
 
 def show_detached(screen: Screen, again: Again, session: str) -> None:
@@ -225,9 +228,7 @@ def _strategies(report: dict[str, Any], measured: tuple[Calibration, ...]) -> Ta
             Text(_short(one["rank_balance"])),
         ]
         if measured:
-            low, high = _speed(report, one["efficiency"], one["rank_balance"], measured)
-            same = f"{low:.1f}" == f"{high:.1f}"
-            row.append(Text(f"{low:.1f}" if same else f"{low:.1f}-{high:.1f}"))
+            row.append(Text(_range(report, one, measured)))
         table.add_row(*row)
     return table
 
@@ -240,6 +241,16 @@ def _pool(value: float | None) -> str:
     if value is None:
         return "all"
     return f"{value:.0f}" if value < 1000 else f"{value / 1000:.0f}k"
+
+
+def _range(
+    report: dict[str, Any], strategy: dict[str, Any] | None, measured: tuple[Calibration, ...]
+) -> str:
+    """The Ktok/s of a strategy, or of the boundaries that were found."""
+    efficiency = strategy["efficiency"] if strategy else report["expected_efficiency"]
+    balance = strategy["rank_balance"] if strategy else None
+    low, high = _speed(report, efficiency, balance, measured)
+    return f"{low:.1f}" if f"{low:.1f}" == f"{high:.1f}" else f"{low:.1f}-{high:.1f}"
 
 
 def _speed(

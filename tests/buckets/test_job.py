@@ -1,0 +1,209 @@
+"""One task of the optimiser, where numpy is and where it is not."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dflashctl.buckets import dataset, histogram, job, plain
+from dflashctl.buckets.failures import BadDataset, BadLengths, MissingLibrary, NoSuchPlan
+
+LENGTHS = np.concatenate([np.arange(5, 300), np.full(200, 700), np.arange(1000, 2000, 3)])
+
+
+def task(path: Path | str, **changes: Any) -> dict[str, Any]:
+    settings = {
+        "token_budget": 8192, "max_batch_size": 32, "window": 0, "order": "stratified",
+        "ranks": 2, "accumulation": 1, "seed": 0,
+    }  # fmt: skip
+    said: dict[str, Any] = {
+        "path": str(path), "column": None, "format": "auto", "count": 3, "align": 1,
+        "max_length": 2048, "settings": settings, "current": None, "prove": False,
+        "compare": False, "needs_numpy": False,
+    }  # fmt: skip
+    return said | changes
+
+
+def quiet(_: str, __: float) -> None:
+    pass
+
+
+@pytest.fixture
+def npy(tmp_path: Path) -> Path:
+    np.save(tmp_path / "lengths.npy", LENGTHS.astype(np.int32))
+    return tmp_path / "lengths.npy"
+
+
+def test_the_report_says_what_the_boundaries_give(npy: Path) -> None:
+    stages: list[str] = []
+    given = task(npy, current=[0, 100, 2048])
+    report = job.run(given, lambda stage, _: stages.append(stage))["report"]
+    assert report["boundaries"][0] == 0
+    assert report["boundaries"][-1] == 2048
+    assert len(report["per_bucket"]) == 3
+    assert (report["samples"], report["tokens"]) == (LENGTHS.size, LENGTHS.sum())
+    assert report["current"]["expected_efficiency"] < report["expected_efficiency"] <= 1
+    assert sum(report["histogram"]["samples"]) == LENGTHS.size
+    assert report["histogram_sha256"] == histogram.of(LENGTHS).sha256
+    assert report["strategies"] is None
+    assert {"reading", "optimising"} <= set(stages)
+    assert json.loads(json.dumps(report)) == report
+
+
+def test_boundaries_in_use_that_are_too_short_for_the_data_are_only_named(npy: Path) -> None:
+    current = job.run(task(npy, current=[0, 100]), quiet)["report"]["current"]
+    assert (current["boundaries"], current["expected_efficiency"]) == ([0, 100], None)
+
+
+def test_all_strategies_are_compared_and_the_settings_own_is_marked(npy: Path) -> None:
+    report = job.run(task(npy, compare=True, current=[0, 100, 2048]), quiet)["report"]
+    names = [one["name"] for one in report["strategies"]]
+    assert names == [
+        "full shuffle", "buckets in use now", "buckets, random order", "buckets, stratified",
+        "stratified, window 128", "stratified, window 256", "sorted",
+    ]  # fmt: skip
+    assert [one["name"] for one in report["strategies"] if one["chosen"]] == ["buckets, stratified"]
+    efficiency = {one["name"]: one["efficiency"] for one in report["strategies"]}
+    assert efficiency["full shuffle"] < efficiency["buckets, stratified"] < efficiency["sorted"]
+    json.dumps(report, allow_nan=False)
+
+
+def test_with_a_sort_window_the_total_is_that_of_a_simulation(npy: Path) -> None:
+    plain_report = job.run(task(npy), quiet)["report"]
+    settings = task(npy)["settings"] | {"window": 64}
+    report = job.run(task(npy, settings=settings), quiet)["report"]
+    assert report["boundaries"] == plain_report["boundaries"]
+    assert report["expected_efficiency"] > plain_report["expected_efficiency"] + 0.02
+
+
+def test_what_cannot_be_had_is_told_with_its_place(npy: Path, tmp_path: Path) -> None:
+    told = {}
+    for name, wrong, error in (
+        ("missing", task(tmp_path / "none.npy"), BadDataset),
+        ("budget", task(npy, settings=task(npy)["settings"] | {"token_budget": 1500}), BadLengths),
+        ("aligned", task(npy, count=5, align=1024), NoSuchPlan),
+    ):
+        with pytest.raises(error) as caught:
+            job.run(wrong, quiet)
+        told[name] = job.complaint(caught.value, wrong)
+    assert {one["code"] for one in told.values()} == {"bad_dataset"}
+    assert told["missing"]["detail"]["problem"] == "not-found"
+    assert told["budget"]["detail"]["path"] == str(npy)
+    assert "167 samples are above 1,500 tokens" in told["budget"]["detail"]["text"]
+    assert told["aligned"]["detail"]["problem"] == "settings"
+
+
+# --- without numpy --------------------------------------------------------------------
+
+
+def test_without_numpy_the_lengths_are_counted_and_the_report_is_the_same_here(
+    npy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = task(npy)
+    whole = job.run(given, quiet)["report"]
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "numpy", None)
+        counted = job.run(given, quiet)["counted"]
+        with pytest.raises(MissingLibrary) as caught:
+            job.run(task(npy, needs_numpy=True), quiet)
+    assert job.here(counted, given, quiet) == whole
+    complaint = job.complaint(caught.value, given)
+    assert complaint["code"] == "missing_module"
+    assert complaint["detail"]["python"] == sys.executable
+
+
+@pytest.mark.parametrize("kind", ["i1", "u2", "<i4", ">i4", "<i8", ">u8"])
+def test_plain_arrays_are_counted_as_numpy_would(tmp_path: Path, kind: str) -> None:
+    np.save(tmp_path / "a.npy", (np.arange(100) % 90 + 1).astype(kind))
+    counted = plain.count(str(tmp_path / "a.npy"), None, quiet)
+    assert counted == {n: 2 if n <= 10 else 1 for n in range(1, 91)}
+
+
+def test_plain_lines_are_counted_in_every_shard(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("3\n5\n\n3\n")
+    (tmp_path / "b.csv").write_text("id,length\n1,3\n2,7\n")
+    (tmp_path / "c.jsonl").write_text('{"input_ids": [1, 2, 3]}\n{"length": 8}\n')
+    counted = plain.count(str(tmp_path), None, quiet)
+    assert counted == {3: 4, 5: 1, 7: 1, 8: 1}
+    assert plain.unpacked(plain.packed(counted)) == counted
+    lengths = dataset.chunks(str(tmp_path / "b.csv"))
+    assert plain.count(str(tmp_path / "b.*"), None, quiet) == {3: 1, 7: 1}
+    assert np.concatenate(list(lengths)).tolist() == [3, 7]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "error"),
+    [
+        ("a.txt", b"3\nx\n", BadLengths),
+        ("a.txt", b"3\n0\n", BadLengths),
+        ("a.txt", b"", BadLengths),
+        ("a.csv", b"id\n1\n", BadDataset),
+        ("a.parquet", b"PAR1", MissingLibrary),
+        ("a.npy", b"\x93NUMPY\x01\x00\x02\x00{}", MissingLibrary),
+        ("b.npy", None, BadDataset),
+    ],
+)
+def test_what_cannot_be_counted_plainly_is_told(
+    tmp_path: Path, name: str, content: bytes | None, error: type[Exception]
+) -> None:
+    path = tmp_path / name
+    if content is None:
+        np.save(path, np.arange(1, 100))
+        content = path.read_bytes()[:-8]
+    path.write_bytes(content)
+    with pytest.raises(error):
+        plain.count(str(path), None, quiet)
+
+
+# --- the process ----------------------------------------------------------------------
+
+
+def test_the_process_answers_in_lines_and_ends_with_its_input(npy: Path, tmp_path: Path) -> None:
+    words = (sys.executable, "-m", "dflashctl.buckets")
+    line = json.dumps({"task": task(npy)}).encode() + b"\n"
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(line)
+        process.stdin.flush()
+        said = [json.loads(line) for line in process.stdout]
+        assert process.wait(10) == 0
+    assert said[0] == {"progress": {"stage": "reading", "share": 0.0}}
+    assert said[-1]["result"]["report"]["samples"] == LENGTHS.size
+
+    # One that would go on for long: nobody is left to listen.
+    pipe = tmp_path / "endless.txt"
+    subprocess.run(("mkfifo", str(pipe)), check=True)
+    line = json.dumps({"task": task(pipe)}).encode() + b"\n"
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(line)
+        process.stdin.flush()
+        process.stdout.readline()
+        process.stdin.close()
+        assert process.wait(10) == 1
+
+
+def test_with_files_it_holds_what_it_writes_locked(npy: Path, tmp_path: Path) -> None:
+    given, lines = tmp_path / "task.json", tmp_path / "lines"
+    given.write_text(json.dumps({"task": task(npy, count=9999)}))
+    lines.touch()
+    with lines.open() as held:
+        fcntl.flock(held, fcntl.LOCK_SH)
+        words = (sys.executable, "-m", "dflashctl.buckets", str(given), str(lines))
+        process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+        time.sleep(0.5)
+        assert lines.read_text() == ""
+        fcntl.flock(held, fcntl.LOCK_UN)
+        assert process.wait(20) == 1
+    last = json.loads(lines.read_text().splitlines()[-1])
+    assert last["error"]["code"] == "bad_dataset"

@@ -1,0 +1,134 @@
+"""What the optimiser is asked for, and when what it found is stale."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dflashctl.agent.protocol import FileWanted, StartRun
+from dflashctl.agent.seen import FileSeen
+from dflashctl.errors import MissingSetting
+from dflashctl.plan.batching import task_for
+from dflashctl.plan.deploy import plan_deploy
+from dflashctl.plan.look import look_before_start
+from dflashctl.plan.model import Desired
+from dflashctl.plan.start import plan_start
+from dflashctl.playbook.boundaries import BucketsFile
+from dflashctl.playbook.model import BatchingSpec, DatasetSpec
+from tests.plan.scenes import BARE, DEPLOYED, DESIRED, SCRIPT, TRAIN, action, actions, codes, placed
+
+DATASET = DatasetSpec(path="/data/lengths.npy")
+BATCHING = BatchingSpec(token_budget=49152, max_batch_size=64, max_length=8192)
+ASKED = task_for(DATASET, BATCHING, Path("deploy.yml"), 8)
+MADE = BucketsFile(
+    path=Path("buckets.json"),
+    sha256="d" * 64,
+    boundaries=(0, 1000, 8192),
+    settings=ASKED["settings"] | {"strategy": "bucketed", "jitter": 0},
+    rules={"count": 6, "align": 1, "max_length": 8192},
+    expected_efficiency=0.8781,
+    dataset={
+        "target": "kpro6/dflash", "path": "/data/lengths.npy", "column": None,
+        "fingerprint": "then",
+    },
+)  # fmt: skip
+OURS = (
+    FileWanted(dest="ab12/buckets.json", sha256="e" * 64, size=900, mode=0o644),
+    FileWanted(dest="ab12/dflashctl/buckets/batching.py", sha256="f" * 64, size=9000, mode=0o644),
+)
+LIBRARY = "/root/.local/state/dflashctl/lib"
+
+
+def desired(**changes: Any) -> Desired:
+    playbook = replace(DESIRED.playbook, dataset=DATASET, batching=BATCHING)
+    return replace(
+        DESIRED,
+        playbook=replace(playbook, **changes),
+        files=(TRAIN, SCRIPT, *OURS),
+        boundaries=MADE,
+    )
+
+
+def there(file: FileWanted, **changes: Any) -> FileSeen:
+    return placed(file, real_dest=f"{LIBRARY}/{file.dest}", **changes)
+
+
+NEW = replace(
+    BARE,
+    dataset="then",
+    files=(*BARE.files, *(there(f, sha256=None, mode=None, stored=False) for f in OURS)),
+)
+THERE = replace(DEPLOYED, dataset="then", files=(*DEPLOYED.files, *map(there, OURS)))
+
+
+def notes(wanted: Desired, dataset: str | None = "then") -> list[str]:
+    seen = replace(THERE, dataset=dataset)
+    plan = plan_deploy(wanted, seen, restart=False, clear=False, wait=True)
+    return [note for note in plan.notes if "stale" in note]
+
+
+def test_the_ranks_are_the_targets_gpus_unless_said() -> None:
+    assert ASKED["settings"]["ranks"] == 8
+    assert task_for(DATASET, BATCHING, Path("x"), None)["settings"]["ranks"] == 1
+    said = replace(BATCHING, ranks=4)
+    assert task_for(DATASET, said, Path("x"), 8)["settings"]["ranks"] == 4
+
+
+@pytest.mark.parametrize("name", ["token_budget", "max_batch_size"])
+def test_the_limits_of_a_batch_must_be_said(name: str) -> None:
+    with pytest.raises(MissingSetting) as caught:
+        task_for(DATASET, replace(BATCHING, **{name: None}), Path("x"), None)
+    assert caught.value.setting == f"batching.{name}"
+
+
+def test_the_boundaries_and_their_reader_are_one_step_and_a_variable() -> None:
+    plan = plan_deploy(desired(), NEW, restart=False, clear=False, wait=True)
+    assert actions(plan) == ["Receive", "PlaceFiles", "PlaceFiles", "StartRun", "VerifyRun"]
+    assert plan.steps[2].what == (
+        "put 2 buckets (87.81% expected, dddddddddddd) in place, and what reads them"
+    )
+    start: StartRun = action(plan, StartRun)
+    assert start.env["DFLASH_BUCKETS"] == f"{LIBRARY}/ab12/buckets.json"
+    assert start.release == (TRAIN, SCRIPT, *OURS)
+    assert [diff.path for diff in plan.diffs] == [TRAIN.dest, SCRIPT.dest]
+
+
+def test_what_is_there_already_is_not_put_there_again() -> None:
+    plan = plan_deploy(desired(), THERE, restart=False, clear=False, wait=True)
+    assert actions(plan) == ["StartRun", "VerifyRun"]
+    assert plan_start(desired(), THERE, wait=True).steps[0].action == plan.steps[0].action
+
+
+def test_a_start_without_the_boundaries_there_is_refused_by_their_name() -> None:
+    plan = plan_start(desired(), NEW, wait=True)
+    assert codes(plan) == ["not_deployed"]
+    assert "buckets.json: not on the target yet" in plan.refusals[0].message
+
+
+def test_boundaries_that_fit_need_no_remark() -> None:
+    assert notes(desired()) == []
+    assert notes(desired(dataset=None, batching=None)) == []
+
+
+def test_other_settings_make_them_stale_each_by_its_name() -> None:
+    (note,) = notes(desired(batching=replace(BATCHING, token_budget=65536, count=8)))
+    assert "made with other settings: count 6, now 8, token_budget 49152, now 65536" in note
+    assert "optimize-buckets --apply" in note
+
+
+def test_other_data_make_them_stale() -> None:
+    assert "its dataset /data/lengths.npy has changed since" in notes(desired(), "now")[0]
+    assert "is not there any more" in notes(desired(), None)[0]
+    (note,) = notes(desired(dataset=DatasetSpec(path="/data/new.npy")))
+    assert "made for /data/lengths.npy, not /data/new.npy" in note
+
+
+def test_data_of_another_machine_are_not_looked_for_here() -> None:
+    elsewhere = replace(MADE, dataset={**MADE.dataset, "target": "kpro7/dflash"})
+    wanted = replace(desired(), boundaries=elsewhere)
+    assert look_before_start(desired()).dataset == "/data/lengths.npy"
+    assert look_before_start(wanted).dataset is None
+    assert notes(wanted, None) == []
