@@ -77,10 +77,16 @@ def test_the_ranks_are_the_targets_gpus_unless_said() -> None:
     assert task_for(DATASET, said, Path("x"), 8)["settings"]["ranks"] == 4
 
 
-@pytest.mark.parametrize("name", ["token_budget", "max_batch_size"])
-def test_the_limits_of_a_batch_must_be_said(name: str) -> None:
+@pytest.mark.parametrize(
+    ("batching", "name"),
+    [
+        (replace(BATCHING, token_budget=None), "token_budget"),
+        (replace(BATCHING, max_batch_size=None), "max_batch_size"),
+    ],
+)
+def test_the_limits_of_a_batch_must_be_said(batching: BatchingSpec, name: str) -> None:
     with pytest.raises(MissingSetting) as caught:
-        task_for(DATASET, replace(BATCHING, **{name: None}), Path("x"), None)
+        task_for(DATASET, batching, Path("x"), None)
     assert caught.value.setting == f"batching.{name}"
 
 
