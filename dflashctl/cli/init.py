@@ -84,7 +84,8 @@ def _files(place: Path, own: Path | None, found: Found | None) -> Iterator[tuple
     if own is None:
         for name in examples.PAYLOAD:
             yield place / name, examples.example(name)
-    yield place / examples.BUCKETS, examples.example(examples.BUCKETS)
+    for name in (examples.BUCKETS, *examples.SCHEMAS):
+        yield place / name, examples.example(name)
 
 
 def _inventory(usual: Path) -> Path:

@@ -19,6 +19,8 @@ INVENTORY = "inventory/hosts.yml"
 PLAYBOOK = "playbooks/deploy.yml"
 BUCKETS = "playbooks/optimize-buckets.yml"
 PAYLOAD = ("playbooks/demo/train.py", "playbooks/demo/start_training.sh")
+# Editors find them from the first line of inventory and playbook.
+SCHEMAS = ("schemas/inventory.json", "schemas/playbook.json")
 _CHECKPOINTS = "/workspace/checkpoints"
 _ABOUT_HOSTS = """\
   # What ~/.ssh/config says about the address holds, unless a line here says otherwise.

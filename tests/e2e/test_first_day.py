@@ -137,6 +137,7 @@ def test_the_wheel_is_what_runs(installed: Path, tmp_path: Path) -> None:
     Stranger(bin=installed, folder=tmp_path).run("init")
     assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == {
         "hosts.yml", "deploy.yml", "optimize-buckets.yml", "train.py", "start_training.sh",
+        "inventory.json", "playbook.json",
     }  # fmt: skip
-    for name in ("playbooks/deploy.yml", "playbooks/demo/train.py", "inventory/hosts.yml"):
+    for name in ("playbooks/deploy.yml", "schemas/playbook.json", "inventory/hosts.yml"):
         assert (tmp_path / name).read_bytes() == (ROOT / name).read_bytes()
