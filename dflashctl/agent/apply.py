@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from dflashctl.agent import checkpoints, execute, files, gpu, launch, library, process, runs
+from dflashctl.agent import checkpoints, execute, files, gpu, launch, library, process, runs, tidy
 from dflashctl.agent.failures import AgentError, from_os_error
 from dflashctl.agent.journal import Journal, facts, holder, last_step, locked, name_of
 from dflashctl.agent.observe import briefly, observe, scene
@@ -23,6 +23,7 @@ from dflashctl.agent.protocol import (
     Event,
     ExecuteCommand,
     Failure,
+    ForgetRuns,
     Outcome,
     PlaceFiles,
     Receive,
@@ -139,6 +140,9 @@ class _Transaction:
             self.emit(StepDone(index=index, seconds=took, result=result[0], facts=result[1]))
         starts = [a.run_id for a in commit.actions[:failed_at] if isinstance(a, StartRun)]
         run_id = starts[0] if starts else None
+        with suppress(OSError):  # what could not be tidied today is tidied another time
+            if swept := tidy.sweep(self.state):
+                journal.write("swept", **swept)
         journal.write("end", ok=failure is None, run_id=run_id)
         return Outcome(
             run_id=run_id,
@@ -181,11 +185,16 @@ class _Transaction:
                 return self._start(action)
             case VerifyRun():
                 return self._verify(action)
-            case ExecuteCommand():
-                said = execute.execute(
-                    action, lambda text: self.emit(StepNote(index=index, text=text))
-                )
-                return said.rpartition("\n")[2], {"output": said}
+            case ForgetRuns() | ExecuteCommand():
+                return self._beside(index, action)
+
+    def _beside(self, index: int, action: ForgetRuns | ExecuteCommand) -> Result:
+        """What touches no run that lives."""
+        if isinstance(action, ForgetRuns):
+            count, freed = tidy.forget(self.state, self.commit.look.job, action.run_ids)
+            return f"{count} forgotten", {"count": count, "bytes": freed}
+        said = execute.execute(action, lambda text: self.emit(StepNote(index=index, text=text)))
+        return said.rpartition("\n")[2], {"output": said}
 
     def _stop(self, action: StopRun, note: Callable[[str], None]) -> Result:
         """End our run and whatever sits in its session, and prove that it is gone."""

@@ -118,7 +118,7 @@ def cut(state: StateFolder, job: str) -> CutTransaction | None:
     """The job's newest transaction, if it has no end and nobody is at work on it."""
     if holder(state) is not None:
         return None
-    for path in sorted(state.journal.glob("*.jsonl"), key=_modified, reverse=True):
+    for path in sorted(state.journal.glob("*.jsonl"), key=modified, reverse=True):
         known = _facts(path)
         if not known or known[0].get("job") != job:
             continue
@@ -139,7 +139,14 @@ def last_step(known: list[dict[str, Any]]) -> str:
     return steps[-1] if steps else "begin"
 
 
-def _modified(path: Path) -> float:
+def is_over(path: Path) -> bool:
+    """Whether the transaction of this journal came to its end."""
+    known = _facts(path)
+    return bool(known) and known[-1].get("fact") == "end"
+
+
+def modified(path: Path) -> float:
+    """When a journal was last written to."""
     with suppress(OSError):
         return path.stat().st_mtime
     return 0.0

@@ -31,6 +31,7 @@ from dflashctl.agent import (
     optimize,
     process,
     runs,
+    tidy,
 )
 from dflashctl.agent.failures import existing_parent
 from dflashctl.agent.login import known_terminal
@@ -166,6 +167,7 @@ def observe(look: Look, state: StateFolder) -> Observed:
         lock=journal.holder(state),
         terminal=known_terminal(look.term) if look.term else None,
         problems=tuple(_problems(look)),
+        forgettable=tidy.forgettable(state, look.job),
         absent=tuple(path for path in look.paths if not _is_there(path)),
         dataset=dataset.fingerprint(look.dataset) if look.dataset else None,
         optimizer=optimize.see(look.job, state),
@@ -189,7 +191,7 @@ def fingerprint(
     subjects: dict[str, object] = {
         "run": (run.id, "live" if live else run.state, run.pid) if run else None,
         "session": (session.pane_pid, session.adopted) if session else None,
-        "files": [(f.real_dest, f.sha256, f.mode, f.problem) for f in seen_files],
+        "files": [(f.real_dest, f.sha256, f.mode, f.problem, f.stored) for f in seen_files],
         "checkpoints": (
             (store.real_path, store.exists, store.problem, store.mount_point) if store else None
         ),

@@ -221,6 +221,13 @@ class VerifyRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetRuns:
+    """Remove the records of runs, and the contents of files that no other run has."""
+
+    run_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExecuteCommand:
     """Run a command to its end, as the agent's user; what it prints last is kept.
 
@@ -235,7 +242,16 @@ class ExecuteCommand:
     timeout_s: float
 
 
-Action = Receive | StopRun | ClearCheckpoints | PlaceFiles | StartRun | VerifyRun | ExecuteCommand
+Action = (
+    Receive
+    | StopRun
+    | ClearCheckpoints
+    | PlaceFiles
+    | StartRun
+    | VerifyRun
+    | ForgetRuns
+    | ExecuteCommand
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -315,6 +315,7 @@ class Observed:
         problems: codes of what is wrong with the run's surroundings (``no_cwd``,
             ``no_user``).
         absent: those of the look's ``paths`` that are not there.
+        forgettable: the oldest of many runs, which may be forgotten.
         dataset: the fingerprint of the data that the boundaries were made for, if asked.
         optimizer: the newest detached bucket optimiser of the job.
         driver: the NVIDIA driver's versions, if asked.
@@ -342,6 +343,7 @@ class Observed:
     terminal: str | None
     problems: tuple[str, ...]
     absent: tuple[str, ...] = ()
+    forgettable: tuple[str, ...] = ()
     dataset: str | None = None
     optimizer: OptimizerSeen | None = None
     metrics: MetricsSeen | None = None

@@ -109,6 +109,8 @@ def main(wanted: str, state: str) -> None:
         if not intact(folder, wanted):
             say("send")
             install(folder, wanted)
+        # What was not used for long is tidied away.
+        os.utime(folder)
     except OSError as error:
         say("refused " + json.dumps([cache, error.strerror]))
         sys.exit(1)

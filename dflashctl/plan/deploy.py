@@ -18,6 +18,7 @@ from dflashctl.plan.steps import (
     run_spec,
     start_steps,
     stop_steps,
+    tidy_steps,
     what_lives,
 )
 
@@ -51,6 +52,7 @@ def plan_deploy(
         *clearing,
         *place,
         *start_steps(desired, seen, run, command, reason=reason, wait=wait),
+        *tidy_steps(seen),
     )
     return Plan(
         steps=steps,

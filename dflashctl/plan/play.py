@@ -20,6 +20,7 @@ from dflashctl.plan.steps import (
     run_spec,
     start_steps,
     stop_steps,
+    tidy_steps,
     what_lives,
     what_was,
 )
@@ -81,7 +82,7 @@ class _Play:
                 continue
             done = self._do(spec)
             self.steps += [replace(step, may_fail=spec.goes_on) for step in done]
-        steps = tuple(self.steps)
+        steps = (*self.steps, *(tidy_steps(seen) if self.started else ()))
         placed = tuple(step for step in steps if isinstance(step.action, PlaceFiles))
         return Plan(
             steps=steps,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 from dflashctl.agent.protocol import (
     ClearCheckpoints,
     ExecuteCommand,
+    ForgetRuns,
     PlaceFiles,
     Receive,
     StartRun,
@@ -77,7 +78,7 @@ def preflight(desired: Desired, seen: Observed, steps: tuple[Step, ...]) -> tupl
                 refusals += _for_clearing(seen)
             case StartRun():
                 refusals += _for_start(desired, seen)
-            case Receive() | StopRun() | VerifyRun() | ExecuteCommand():
+            case Receive() | StopRun() | VerifyRun() | ForgetRuns() | ExecuteCommand():
                 pass
             case _ as never:
                 assert_never(never)

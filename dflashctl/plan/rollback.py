@@ -12,7 +12,7 @@ from dflashctl.plan.batching import with_boundaries
 from dflashctl.plan.deploy import file_steps, placing_diffs
 from dflashctl.plan.model import Plan
 from dflashctl.plan.preflight import preflight
-from dflashctl.plan.steps import lives, run_spec, start_steps, stop_steps
+from dflashctl.plan.steps import lives, run_spec, start_steps, stop_steps, tidy_steps
 from dflashctl.playbook.model import RunSpec
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ def plan_rollback(desired: Desired, seen: Observed, record: RunRecord, *, wait: 
         *stop_steps(desired, seen, "rollback" if lives(seen) else "its name is needed"),
         *place,
         *start_steps(desired, seen, run, command, reason=f"as run {record.run.id}", wait=wait),
+        *tidy_steps(seen),
     )
     return Plan(
         steps=steps,

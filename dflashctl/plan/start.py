@@ -17,6 +17,7 @@ from dflashctl.plan.steps import (
     run_spec,
     start_steps,
     stop_steps,
+    tidy_steps,
     what_lives,
 )
 from dflashctl.playbook.library import BOUNDARIES
@@ -42,6 +43,7 @@ def plan_start(desired: Desired, seen: Observed, *, wait: bool) -> Plan:
     steps = (
         *stop_steps(desired, seen, "its name is needed"),
         *start_steps(as_there, seen, run, command, reason="nothing runs", wait=wait),
+        *tidy_steps(seen),
     )
     return Plan(
         steps=steps,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dflashctl.agent.protocol import StartRun, StopRun, VerifyRun
+from dflashctl.agent.protocol import ForgetRuns, StartRun, StopRun, VerifyRun
 from dflashctl.agent.recorded import About
 from dflashctl.agent.seen import LIVE_STATES
 from dflashctl.errors import MissingSetting
@@ -85,6 +85,21 @@ def command_for(
     if run.resume is None:
         return run.command, (f"{stays}; deploy --clear-checkpoints moves it away",)
     return run.resume, (f"{stays}; the new run goes on from there (run.resume)",)
+
+
+def tidy_steps(seen: Observed) -> tuple[Step, ...]:
+    """Forget the oldest runs, once there are many; what they alone used goes with them."""
+    old = seen.forgettable
+    if not old:
+        return ()
+    return (
+        Step(
+            action=ForgetRuns(run_ids=old),
+            what=f"forget the {words.counted(len(old), 'oldest run')}, up to {old[-1]}: their "
+            "records and logs, and files that no later run has",
+            why="of each job's runs the last 50 are kept",
+        ),
+    )
 
 
 def start_steps(

@@ -19,6 +19,7 @@ _AT_WORK = {
     "StartRun": "starting the run",
     "VerifyRun": "checking the new run",
     "ExecuteCommand": "running a command",
+    "ForgetRuns": "forgetting old runs",
 }
 LONGEST_COMMAND = 300
 _UNITS = ("kB", "MB", "GB", "TB", "PB")

@@ -136,3 +136,12 @@ def test_start_without_waiting_asks_for_no_time_alive() -> None:
 def test_start_without_run_in_the_playbook_says_what_is_missing() -> None:
     with pytest.raises(MissingSetting):
         plan_start(with_playbook(run=None), DEPLOYED, wait=True)
+
+
+def test_once_there_are_many_runs_a_start_forgets_the_oldest_last() -> None:
+    seen = replace(
+        DEPLOYED, forgettable=("2026-01-01T0000Z-dflash-aaaa", "2026-01-02T0000Z-dflash-b")
+    )
+    plan = plan_start(DESIRED, seen, wait=True)
+    assert actions(plan) == ["StartRun", "VerifyRun", "ForgetRuns"]
+    assert plan.steps[-1].what.startswith("forget the 2 oldest runs, up to 2026-01-02T0000Z")
