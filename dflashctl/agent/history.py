@@ -6,6 +6,7 @@ import json
 import os
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from dflashctl.agent import files, process, runs, wire
@@ -22,7 +23,8 @@ from dflashctl.agent.recorded import (
     Texts,
 )
 from dflashctl.agent.records import RunFolder, StateFolder, read_json
-from dflashctl.agent.seen import RunSeen
+from dflashctl.agent.seen import MetricsSeen, RunSeen
+from dflashctl.agent.series import metrics_seen
 
 BUCKETS = "DFLASH_BUCKETS"
 
@@ -43,17 +45,26 @@ def answer(
 def listed(request: ListRuns, state: StateFolder) -> RunsListed:
     """Every run of the job, the oldest first."""
     rows, now = process.table(), time.time()
-    found = []
+    found, metrics = [], {}
     for folder in state.runs(request.job):
         seen = _see(folder, rows, now)
         if seen is not None:
             found.append(seen)
+            if (last := _metrics(folder)) is not None:
+                metrics[seen.id] = last
     current = state.current(request.job)
     return RunsListed(
         now=now,
         current=current.id if current else None,
         runs=tuple(sorted(found, key=lambda run: (run.started_at, run.id))),
+        metrics=metrics,
     )
+
+
+def _metrics(folder: RunFolder) -> MetricsSeen | None:
+    """The last that it printed. Trends are left out: they are for a run that goes on."""
+    seen = metrics_seen(read_json(folder.state) or {})
+    return seen and replace(seen, loss_trend=(), tokens_per_s_trend=())
 
 
 def _see(folder: RunFolder, rows: process.Table, now: float) -> RunSeen | None:
@@ -97,7 +108,7 @@ def recall(request: RecallRun, state: StateFolder) -> RunRecord:
         checkpoints=record.get("checkpoints"),
         repeats=record.get("repeats"),
         boundaries=_boundaries(seen.env, kept, state),
-        metrics=None,
+        metrics=_metrics(folder),
     )
 
 

@@ -6,9 +6,9 @@ Times are seconds since the epoch, sizes bytes. What was not recorded is None.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
-from dflashctl.agent.seen import Ending, RunSeen
+from dflashctl.agent.seen import Ending, MetricsSeen, RunSeen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,11 +99,15 @@ class ReadBlobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunsListed:
-    """The runs of a job that are on record, the oldest first. ``current``: the newest's id."""
+    """The runs of a job that are on record, the oldest first. ``current``: the newest's id.
+
+    ``metrics``: the last of each run that printed any, by its id.
+    """
 
     now: float
     current: str | None
     runs: tuple[RunSeen, ...]
+    metrics: dict[str, MetricsSeen] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +147,7 @@ class RunRecord:
     checkpoints: str | None
     repeats: str | None
     boundaries: tuple[int, ...] | None
-    metrics: dict[str, Any] | None
+    metrics: MetricsSeen | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

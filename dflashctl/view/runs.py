@@ -10,6 +10,7 @@ from dflashctl.view import figures
 from dflashctl.view.console import ACCENT
 from dflashctl.view.diff import show_diffs, show_lines
 from dflashctl.view.sanitize import clean, one_line
+from dflashctl.view.status import fits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from dflashctl.agent.recorded import RunRecord, RunsListed, Source
-    from dflashctl.agent.seen import RunSeen
+    from dflashctl.agent.seen import MetricsSeen, RunSeen
     from dflashctl.plan.runs import Differing, RunDiff
     from dflashctl.view.console import Screen
 
@@ -29,26 +30,42 @@ DIFF_SHOWN = 40
 
 def show_runs(screen: Screen, target: str, listed: RunsListed) -> None:
     """A row a run, the oldest first, the current one marked with a star."""
-    from rich.table import Table
     from rich.text import Text
 
     if not listed.runs:
         screen.show(Text(f"no run on record on {one_line(target)}"))
         return
+    wide, narrow = _rows(listed, _COLUMNS), _rows(listed, _COLUMNS[:-2])
+    screen.show(wide if fits(screen.out, wide) else narrow)
+
+
+_COLUMNS = ("RUN", "STATE", "LASTED", "STEP", "RELEASE", "LOSS", "BY")
+
+
+def _rows(listed: RunsListed, columns: tuple[str, ...]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("RUN", no_wrap=True)
-    table.add_column("STATE", no_wrap=True)
-    table.add_column("LASTED", no_wrap=True)
-    table.add_column("RELEASE", no_wrap=True)
-    table.add_column("BY", overflow="fold")
+    for title in columns:
+        right = title in ("STEP", "LOSS")
+        table.add_column(title, no_wrap=True, justify="right" if right else "left")
     for run in listed.runs:
         name = Text(one_line(run.id), style=f"bold {ACCENT}" if run.id == listed.current else "")
         if run.id == listed.current:
             name.append(" *", style="green")
-        took = figures.duration(elapsed(run, listed.now))
-        by = one_line(run.started_by)
-        table.add_row(name, _state(run), Text(took), Text(run.release), Text(by))
-    screen.show(table)
+        last = listed.metrics.get(run.id)
+        cells = (
+            name,
+            _state(run),
+            Text(figures.duration(elapsed(run, listed.now))),
+            Text("" if last is None or last.step is None else f"{last.step:.0f}"),
+            Text(run.release),
+            Text("" if last is None or last.loss is None else f"{last.loss:.4g}"),
+            Text(one_line(run.started_by)),
+        )
+        table.add_row(*cells[: len(columns)])
+    return table
 
 
 def elapsed(run: RunSeen, now: float) -> float | None:
@@ -103,6 +120,8 @@ def _facts(record: RunRecord) -> Iterator[tuple[str, list[str]]]:
         yield "ended", [f"{figures.moment(run.ended_at)}, after {lasted}{_how(run)}"]
     elif (so_far := elapsed(run, record.now)) is not None:
         yield "for", [figures.duration(so_far)]
+    if record.metrics is not None:
+        yield "reached", [_reached(record.metrics)]
     yield "command", [words.command(run.command)]
     where = record.cwd or "the home folder"
     yield "in", [f"{where}, as {record.user}" if record.user else where]
@@ -121,6 +140,18 @@ def _facts(record: RunRecord) -> Iterator[tuple[str, list[str]]]:
             *([f"torch {facts.torch}"] if facts.torch else []),
         ]
         yield "target", [", ".join(known) or "nothing is known"]
+
+
+def _reached(last: MetricsSeen) -> str:
+    facts = []
+    if last.step is not None:
+        total = f" of {last.total_steps:.0f}" if last.total_steps else ""
+        facts.append(f"step {last.step:.0f}{total}")
+    if last.loss is not None:
+        facts.append(f"loss {last.loss:.4g}")
+    if last.tokens_per_s is not None:
+        facts.append(f"{last.tokens_per_s:.0f} tokens/s")
+    return ", ".join(facts) or "no step yet"
 
 
 def _how(run: RunSeen) -> str:

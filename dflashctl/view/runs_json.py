@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dflashctl.view import figures, json
+from dflashctl.view.metrics import metrics_object
 from dflashctl.view.runs import elapsed
 
 if TYPE_CHECKING:
@@ -17,7 +18,13 @@ def runs_object(listed: RunsListed) -> dict[str, Any]:
     """One target of ``runs list``."""
     return {
         "current": listed.current,
-        "runs": [_run_on_record(run, elapsed(run, listed.now)) for run in listed.runs],
+        "runs": [
+            {
+                **_run_on_record(run, elapsed(run, listed.now)),
+                "metrics": metrics_object(listed.metrics.get(run.id)),
+            }
+            for run in listed.runs
+        ],
         "error": None,
     }
 
@@ -60,7 +67,7 @@ def run_object(record: RunRecord) -> dict[str, Any]:
         "files": [json.plain(file) for file in record.files],
         "source": json.plain(record.source),
         "facts": json.plain(record.facts),
-        "metrics": json.plain(record.metrics),
+        "metrics": metrics_object(record.metrics),
         "error": None,
     }
 

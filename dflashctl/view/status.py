@@ -125,7 +125,7 @@ def show_status(screen: Screen, reports: tuple[Report, ...]) -> None:
     from rich.text import Text
 
     rows = _rows(reports)
-    if len(reports) > 1 and _fits(screen.out, rows):
+    if len(reports) > 1 and fits(screen.out, rows):
         screen.show(rows)
     else:
         for number, report in enumerate(reports):
@@ -137,7 +137,7 @@ def show_status(screen: Screen, reports: tuple[Report, ...]) -> None:
             show_error(screen, report.error)
 
 
-def _fits(console: Console, table: Table) -> bool:
+def fits(console: Console, table: Table) -> bool:
     """Whether the table can be drawn without cutting anything short."""
     from rich.measure import Measurement
 
@@ -195,7 +195,7 @@ def screenful(reports: tuple[Report, ...], console: Console) -> Group:
     from rich.text import Text
 
     rows = _rows(reports)
-    if len(reports) > 1 and _fits(console, rows):
+    if len(reports) > 1 and fits(console, rows):
         return Group(rows)
     parts: list[RenderableType] = []
     for report in reports:

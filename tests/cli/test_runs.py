@@ -31,7 +31,7 @@ def test_runs_alone_is_the_list_with_the_current_one_marked(past: World) -> None
     result = past.run("runs")
     assert result.code == 0
     lines = result.out.splitlines()
-    assert lines[0].split() == ["RUN", "STATE", "LASTED", "RELEASE", "BY"]
+    assert lines[0].split() == ["RUN", "STATE", "LASTED", "STEP", "RELEASE"]
     assert lines[1].startswith(EARLIER.id)
     assert lines[2].startswith(f"{RUNNING.id} *")
     assert past.run("runs", "list").out == result.out
@@ -71,14 +71,14 @@ def test_the_shapes_of_runs_are_as_documented(past: World) -> None:
     listed = answer(past, "runs")
     row = {
         "id", "state", "started_at", "ended_at", "elapsed_s", "exit_code", "exit_name", "signal",
-        "oom", "stopped_by", "started_by", "release", "command",
+        "oom", "stopped_by", "started_by", "release", "command", "metrics",
     }  # fmt: skip
     assert set(listed) == {"current", "runs", "error"}
     assert (listed["current"], set(listed["runs"][0])) == (RUNNING.id, row)
     assert set(answer(past, "runs", "show")) == row | {
         "version", "transaction", "repeats", "cwd", "user", "env_base", "env", "secrets",
         "exit_codes", "checkpoints", "resumed_from", "boundaries", "files", "source", "facts",
-        "metrics", "error",
+        "error",
     }  # fmt: skip
     found = answer(past, "runs", "diff")
     assert set(found) == {"first", "second", "settings", "env", "boundaries", "files", "error"}
