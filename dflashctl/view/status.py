@@ -371,5 +371,5 @@ def optimizer_line(seen: OptimizerSeen) -> str:
         return f"at work in tmux session {seen.session}: {seen.stage or 'starting'}{share}"
     ended = "" if seen.ended_at is None else f" at {figures.moment(seen.ended_at)}"
     if seen.state == "done":
-        return f"done{ended}; optimize-buckets --fetch shows the result"
+        return f"done{ended}; optimize-buckets --fetch"
     return f"failed{ended}; optimize-buckets --fetch tells why"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dflashctl.agent.optimizing import Detach, Detached, Fetch, Optimize, Optimized, Working
 from dflashctl.agent.protocol import (
     Ask,
     ClearCheckpoints,
@@ -121,6 +122,19 @@ class Agent:
     def read_blobs(self, sha256s: Sequence[str], limit: int) -> dict[str, str]:
         return {sha: text for sha, text in self.world.blobs.items() if sha in sha256s}
 
+    def optimize(self, request: Optimize | Fetch, on_event: Callable[[Event], None]) -> Optimized:
+        self.world.optimizing.append(request)
+        answer = self.world.optimized
+        if isinstance(answer, BaseException):
+            raise answer
+        assert answer is not None, "nobody said what is found"
+        on_event(Working(stage="reading", share=0.5))
+        return answer
+
+    def detach(self, request: Detach) -> Detached:
+        self.world.optimizing.append(request)
+        return Detached(session=request.session)
+
     def logs(self, request: Logs) -> Iterator[LogText | LogEnd]:
         self.world.log_requests.append(request)
         for piece in self.world.log:
@@ -184,6 +198,8 @@ class World:
     log_requests: list[Logs] = field(default_factory=list)
     records: list[RunRecord] = field(default_factory=list)
     blobs: dict[str, str] = field(default_factory=dict)
+    optimized: Optimized | BaseException | None = None
+    optimizing: list[Optimize | Fetch | Detach] = field(default_factory=list)
     closed: int = 0
 
     def run(self, *arguments: str) -> Result:
