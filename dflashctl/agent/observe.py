@@ -33,6 +33,7 @@ from dflashctl.agent import (
     runs,
     tidy,
 )
+from dflashctl.agent.evidence import evidence
 from dflashctl.agent.failures import existing_parent
 from dflashctl.agent.login import known_terminal
 from dflashctl.agent.process import Process, Table
@@ -42,15 +43,18 @@ from dflashctl.agent.seen import (
     CheckpointsSeen,
     DiskSeen,
     FileSeen,
+    GpusSeen,
     MetricsSeen,
     Observed,
     ProbeSeen,
     RunSeen,
     SessionSeen,
     State,
+    VerdictSeen,
 )
-from dflashctl.agent.series import metrics_seen
+from dflashctl.agent.series import metrics_seen, read_progress
 from dflashctl.agent.session import Pane, Tmux, leaders
+from dflashctl.agent.verdicts import judge
 
 PROBE_S = 120.0
 
@@ -142,6 +146,9 @@ def observe(look: Look, state: StateFolder) -> Observed:
         else None
     )
     cut = journal.cut(state, look.job)
+    gpus = gpu.seen(question, view.members) if question else None
+    disks = _disks(look, state)
+    metrics, verdicts = _judged(look, state, view, gpus, (seen_checkpoints, disks))
     return Observed(
         fingerprint=fingerprint(view, seen_files, seen_checkpoints),
         now=time.time(),
@@ -154,14 +161,15 @@ def observe(look: Look, state: StateFolder) -> Observed:
         scp=shutil.which("scp") is not None,
         state=job_state(view, cut is not None),
         run=view.run,
-        metrics=_metrics(look, state) if view.run else None,
+        metrics=metrics,
+        verdicts=verdicts,
         session=view.session,
-        gpus=gpu.seen(question, view.members) if question else None,
+        gpus=gpus,
         files=tuple(
             replace(seen, dest=file.dest) for seen, file in zip(seen_files, asked, strict=True)
         ),
         checkpoints=seen_checkpoints,
-        disks=_disks(look, state),
+        disks=disks,
         probe=_probe(look.probe) if look.probe else None,
         cut=cut,
         lock=journal.holder(state),
@@ -175,10 +183,25 @@ def observe(look: Look, state: StateFolder) -> Observed:
     )
 
 
-def _metrics(look: Look, state: StateFolder) -> MetricsSeen | None:
+def _judged(
+    look: Look,
+    state: StateFolder,
+    view: Scene,
+    gpus: GpusSeen | None,
+    storage: tuple[CheckpointsSeen | None, tuple[DiskSeen, ...]],
+) -> tuple[MetricsSeen | None, tuple[VerdictSeen, ...]]:
+    """The newest run's progress, and what speaks against it."""
     folder = state.current(look.job)
-    record = read_json(folder.state) if folder else None
-    return metrics_seen(record) if record else None
+    if folder is None or view.run is None:
+        return None, ()
+    progress = read_progress(read_json(folder.state) or {})
+    metrics = metrics_seen(progress) if progress else None
+    if view.session is not None and view.session.adopted:
+        return metrics, ()  # another job than the newest run's is at work
+    store, disks = storage
+    free = next((disk.free for disk in disks if disk.path == look.checkpoints), None)
+    found = evidence(folder, view.run, progress, gpus, store, free)
+    return metrics, judge(found)
 
 
 def fingerprint(

@@ -15,9 +15,11 @@ once a second and at least every `HEARTBEAT_S` while it lives::
      "last_at": ...,              when a metric was last seen; null: never
      "step_at": ...,              when the step last grew; null: never
      "gap_s": 2.1,                usual time between two looks at a growing step (median)
+     "pauses_s": [61.0, 58.2],    the longest and the second longest such time
      "loss_smoothed": 4.58,       exponential mean over about 20 points
      "not_finite": null,          {"metric", "step", "at", "count"}: since the last finite one
-     "recent": [[at, step, loss, accuracy, tokens_per_s], ...],     the last `RECENT` points
+     "recent": [[at, step, loss, accuracy, tokens_per_s], ...],     the last `RECENT` seconds
+                                  that had points; of several in a second the highest loss
      "bins": [[at, step, points, steps, busy_s, loss, accuracy, tokens_per_s], ...]}
                                   the whole run in at most `BINS` equal parts
 
@@ -37,6 +39,7 @@ from itertools import pairwise
 from typing import Any
 
 from dflashctl.agent.metrics import METRICS, Values
+from dflashctl.agent.process import Process
 from dflashctl.agent.seen import MetricsSeen
 
 HEARTBEAT_S = 5.0
@@ -100,6 +103,7 @@ class Series:
         self._recent: deque[list[float | None]] = deque(maxlen=RECENT)
         self._gaps: deque[float] = deque(maxlen=63)
         self._paces: deque[float] = deque(maxlen=63)
+        self._pauses = [0.0, 0.0]
         self._bins: list[Bin] = []
         self._each = 1
 
@@ -120,9 +124,19 @@ class Series:
         speed = _finite(point.get("tokens_per_s"))
         accuracy = _finite(point.get("accuracy"))
         step = self._last.get("step")
-        self._recent.append([at, step, loss, accuracy, speed])
+        self._remember([at, step, loss, accuracy, speed])
         self._bin(Bin(at=at, step=step, steps=steps, busy_s=busy_s, loss=loss,
                       accuracy=accuracy, tokens_per_s=speed))  # fmt: skip
+
+    def _remember(self, row: list[float | None]) -> None:
+        last = self._recent[-1] if self._recent else None
+        if last is None or (row[0] or 0.0) - (last[0] or 0.0) >= 1.0:
+            self._recent.append(row)
+            return
+        losses = [loss for loss in (last[2], row[2]) if loss is not None]
+        last[1] = row[1]
+        last[2] = max(losses, default=None)
+        last[3:] = [old if new is None else new for old, new in zip(last[3:], row[3:], strict=True)]
 
     def state(self) -> dict[str, Any]:
         """The part of ``state.json`` that is about metrics."""
@@ -131,6 +145,7 @@ class Series:
             "last_at": self._last_at,
             "step_at": self._step_at,
             "gap_s": median(self._gaps) if self._gaps else None,
+            "pauses_s": self._pauses,
             "loss_smoothed": _short(self._smoothed),
             "not_finite": self._not_finite,
             "recent": [[round(row[0] or 0.0, 3), *map(_short, row[1:])] for row in self._recent],
@@ -161,6 +176,7 @@ class Series:
             return 0.0, 0.0  # no rate across a jump
         steps, gap = step - before, at - was_at
         self._gaps.append(gap)
+        self._pauses = sorted((*self._pauses, gap), reverse=True)[:2]
         usual = median(self._paces) if len(self._paces) >= 8 else math.inf
         self._paces.append(gap / steps)
         return steps, min(gap, PAUSE * usual * steps)
@@ -177,38 +193,74 @@ class Series:
         self._bins.append(new)
 
 
-def metrics_seen(state: dict[str, Any]) -> MetricsSeen | None:
-    """What a status shows of a ``state.json``; None when no metric was seen, or it is none."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """A ``state.json`` that was read; the names are those of its fields."""
+
+    at: float
+    collector: Process | None
+    problem: str | None
+    printed_at: float | None
+    last: dict[str, float | None]
+    last_at: float
+    step_at: float | None
+    gap_s: float | None
+    pauses_s: tuple[float, float]
+    loss_smoothed: float | None
+    not_finite: dict[str, Any] | None
+    recent: tuple[tuple[float, float | None, float | None, float | None, float | None], ...]
+    bins: tuple[Bin, ...]
+
+
+def read_progress(state: dict[str, Any]) -> Progress | None:
+    """None when no metric was seen yet, or when it is no such record."""
     try:
         if state["version"] != 1 or state["last_at"] is None:
             return None
-        last = {name: _finite(state["last"].get(name)) for name in METRICS}
-        bins = [Bin.of_row(row) for row in state["bins"]]
-        rates = sorted(_rates(bins[-max(8, len(bins) // 4) :]))
-        rate = median(rates) if rates else None
-        speeds = [one.tokens_per_s for one in bins if one.tokens_per_s is not None]
-        left = None
-        if last["total_steps"] and last["step"] is not None:
-            left = max(0.0, last["total_steps"] - last["step"])
-        low, middle, high = _time_left(left, rates)
-        told = last.pop("eta_s")
-        if middle is None:
-            low = middle = high = told
-        return MetricsSeen(
-            **last,
-            at=state["last_at"],
+        return Progress(
+            at=state["at"],
+            collector=Process(*state["collector"]) if state["collector"] else None,
+            problem=state["problem"],
+            printed_at=state["printed_at"],
+            last={name: _finite(state["last"].get(name)) for name in METRICS},
+            last_at=state["last_at"],
             step_at=state["step_at"],
+            gap_s=state["gap_s"],
+            pauses_s=(state["pauses_s"][0], state["pauses_s"][1]),
             loss_smoothed=state["loss_smoothed"],
-            loss_trend=_trend([one.loss for one in bins if one.loss is not None]),
-            tokens_per_s_trend=_trend(speeds),
-            tokens_per_s_usual=median(speeds) if speeds else None,
-            measured_steps_per_s=rate,
-            eta_s=middle,
-            eta_low_s=low,
-            eta_high_s=high,
+            not_finite=state["not_finite"],
+            recent=tuple((row[0], row[1], row[2], row[3], row[4]) for row in state["recent"]),
+            bins=tuple(Bin.of_row(row) for row in state["bins"]),
         )
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
         return None
+
+
+def metrics_seen(progress: Progress) -> MetricsSeen:
+    """What a status shows of it."""
+    last, bins = dict(progress.last), progress.bins
+    rates = sorted(rates_of(bins[-max(8, len(bins) // 4) :]))
+    speeds = [one.tokens_per_s for one in bins if one.tokens_per_s is not None]
+    left = None
+    if last["total_steps"] and last["step"] is not None:
+        left = max(0.0, last["total_steps"] - last["step"])
+    low, middle, high = _time_left(left, rates)
+    told = last.pop("eta_s")
+    if middle is None:
+        low = middle = high = told
+    return MetricsSeen(
+        **last,
+        at=progress.last_at,
+        step_at=progress.step_at,
+        loss_smoothed=progress.loss_smoothed,
+        loss_trend=_trend([one.loss for one in bins if one.loss is not None]),
+        tokens_per_s_trend=_trend(speeds),
+        tokens_per_s_usual=median(speeds) if speeds else None,
+        measured_steps_per_s=median(rates) if rates else None,
+        eta_s=middle,
+        eta_low_s=low,
+        eta_high_s=high,
+    )
 
 
 def median(values: Iterable[float]) -> float:
@@ -218,7 +270,8 @@ def median(values: Iterable[float]) -> float:
     return row[half] if len(row) % 2 else (row[half - 1] + row[half]) / 2
 
 
-def _rates(bins: Sequence[Bin]) -> list[float]:
+def rates_of(bins: Sequence[Bin]) -> list[float]:
+    """Steps a second in each of them, pauses left out."""
     return [one.steps / one.busy_s for one in bins if one.steps > 0 and one.busy_s > 0]
 
 

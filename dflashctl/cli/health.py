@@ -21,9 +21,11 @@ def report(target: Target, found: Observed | DflashError) -> Report:
 
 
 def verdicts(seen: Observed) -> tuple[Verdict, ...]:
-    """What speaks against a run that lives; nothing is said of one that does not."""
+    """What speaks against a run; of one that is over only what its end leaves unsaid."""
     if seen.state not in LIVE_STATES:
-        return ()
+        return tuple(
+            Verdict(code=one.code, since=one.since, evidence=one.evidence) for one in seen.verdicts
+        )
     found = []
     if seen.state == "ORPHANED":
         number = seen.run.processes if seen.run else 0
@@ -35,6 +37,9 @@ def verdicts(seen: Observed) -> tuple[Verdict, ...]:
     if seen.cut is not None:
         evidence = f"transaction {seen.cut.id} was cut in step {seen.cut.step}"
         found.append(Verdict(code="cut_off", since=seen.cut.at, evidence=evidence))
+    found += [
+        Verdict(code=one.code, since=one.since, evidence=one.evidence) for one in seen.verdicts
+    ]
     return tuple(found)
 
 
@@ -42,7 +47,7 @@ def exit_code(report: Report) -> int:
     """What the shell is told of one target."""
     if report.error is not None:
         return report.error.exit_code
-    if report.verdicts:
+    if report.verdicts and report.seen is not None and report.seen.state in LIVE_STATES:
         return 5
     return _OF_STATE[report.seen.state] if report.seen is not None else 1
 

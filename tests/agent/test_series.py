@@ -11,14 +11,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dflashctl.agent.seen import MetricsSeen
-from dflashctl.agent.series import BINS, RECENT, Series, median, metrics_seen
+from dflashctl.agent.series import (
+    BINS,
+    RECENT,
+    Progress,
+    Series,
+    median,
+    metrics_seen,
+    read_progress,
+)
+
+
+def progress(series: Series) -> Progress:
+    """As it comes back from the file."""
+    state = {"version": 1, "at": 0.0, "collector": [1, 2], "problem": None, "printed_at": None}
+    text = json.dumps({**state, **series.state()}, allow_nan=False)
+    found = read_progress(json.loads(text))
+    assert found is not None
+    return found
 
 
 def seen(series: Series) -> MetricsSeen:
-    state = {"version": 1, **series.state()}
-    found = metrics_seen(json.loads(json.dumps(state, allow_nan=False)))
-    assert found is not None
-    return found
+    return metrics_seen(progress(series))
 
 
 def run(steps: int, *, total: int, step_s: float = 1.0, every: int = 1) -> Series:
@@ -117,7 +131,7 @@ def test_what_is_no_number_is_told_until_a_number_comes() -> None:
      {"version": 1, "last_at": 1.0, "last": [], "bins": 3}],
 )  # fmt: skip
 def test_a_record_of_another_kind_is_no_metrics(record: dict) -> None:
-    assert metrics_seen(record) is None
+    assert read_progress(record) is None
 
 
 @given(st.lists(st.floats(-1e9, 1e9), min_size=1))
