@@ -24,7 +24,7 @@ from dflashctl.agent.recorded import (
 )
 from dflashctl.agent.records import RunFolder, StateFolder, read_json
 from dflashctl.agent.seen import MetricsSeen, RunSeen
-from dflashctl.agent.series import metrics_seen
+from dflashctl.agent.series import metrics_seen, read_progress
 
 BUCKETS = "DFLASH_BUCKETS"
 
@@ -63,8 +63,10 @@ def listed(request: ListRuns, state: StateFolder) -> RunsListed:
 
 def _metrics(folder: RunFolder) -> MetricsSeen | None:
     """The last that it printed. Trends are left out: they are for a run that goes on."""
-    seen = metrics_seen(read_json(folder.state) or {})
-    return seen and replace(seen, loss_trend=(), tokens_per_s_trend=())
+    progress = read_progress(read_json(folder.state) or {})
+    if progress is None:
+        return None
+    return replace(metrics_seen(progress), loss_trend=(), tokens_per_s_trend=())
 
 
 def _see(folder: RunFolder, rows: process.Table, now: float) -> RunSeen | None:
