@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 
 from dflashctl.buckets import batching, histogram
+from dflashctl.buckets.batching import epoch_batches
+from dflashctl.buckets.diversity import padded_tokens
+from dflashctl.buckets.expected import Packing
+from dflashctl.buckets.optimize import optimize
 from dflashctl.buckets.simulate import samples_of, simulate
 
 SIX = batching.Settings(
@@ -25,6 +29,16 @@ def test_the_six_best_buckets_are_as_good_as_was_said_and_stratified_order_is_fr
     assert shuffled.deff == pytest.approx(31, abs=2)
     assert stratified.deff <= 1.5
     assert stratified.rank_balance == pytest.approx(0.96, abs=0.01)
+
+
+def test_what_is_expected_of_buckets_is_what_their_batches_give(any_p):
+    counted, packing = histogram.of(any_p), Packing(token_budget=49_152, max_batch_size=64)
+    plan = optimize(counted, [6], packing)[6]
+    settings = replace(SIX, boundaries=plan.boundaries)
+    batches = epoch_batches(any_p, settings, 0)
+    given = any_p.sum() / padded_tokens(any_p, batches).sum()
+    assert given == pytest.approx(plan.expected.efficiency, abs=0.0005)
+    assert len(batches) == pytest.approx(plan.expected.batches, rel=0.002)
 
 
 def test_a_sort_window_of_128_samples_saves_half_the_padding_and_leaves_many_partners(p1):
