@@ -118,7 +118,12 @@ class BatchSampler:
 
         To resume, give what was saved after an optimizer step: the epoch, and how many of
         its steps are done. Nothing is replayed.
+
+        Raises:
+            ValueError: one of them is negative.
         """
+        if epoch < 0 or step < 0:
+            raise ValueError(f"epochs and steps are counted from 0, not {epoch}, {step}")
         self.epoch, self.step = epoch, step
 
     def __iter__(self) -> Iterator[list[int]]:

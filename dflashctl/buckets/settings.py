@@ -72,6 +72,8 @@ class Settings:
         edges = self.boundaries
         if not all(map(_is_integer, edges)):
             raise BadBoundaries(f"boundaries are whole numbers, not {list(edges)}")
+        if len(edges) > 1 << 16:
+            raise BadBoundaries(f"{len(edges):,} boundaries are more than anyone needs")
         if (edges or self.strategy == "bucketed") and (
             len(edges) < 2 or edges[0] != 0 or any(low >= high for low, high in pairwise(edges))
         ):

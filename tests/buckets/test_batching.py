@@ -266,6 +266,18 @@ def test_a_rank_beyond_the_others_is_refused():
         batching.BatchSampler([1], SETTINGS, rank=1)
 
 
+@pytest.mark.parametrize("place", [(-1, 0), (0, -1)])
+def test_a_place_before_the_beginning_is_refused(place):
+    with pytest.raises(ValueError, match="counted from 0"):
+        batching.BatchSampler([1], SETTINGS).set_epoch(*place)
+
+
+def test_an_epoch_that_is_over_gives_nothing_more():
+    sampler = batching.BatchSampler([5, 6], SETTINGS)
+    sampler.set_epoch(0, sampler.steps + 3)
+    assert (list(sampler), len(sampler)) == ([], 0)
+
+
 def test_the_fingerprint_changes_with_the_lengths_and_with_each_setting():
     prints = {
         batching.BatchSampler(lengths, how).fingerprint
@@ -328,7 +340,9 @@ def test_settings_that_decide_too_much_to_be_guessed_must_be_there():
         batching.Settings.from_json(document)
 
 
-@pytest.mark.parametrize("boundaries", [(), (0,), (1, 5), (0, 5, 5), (0, 9, 5), (0, 5.0)])
+@pytest.mark.parametrize(
+    "boundaries", [(), (0,), (1, 5), (0, 5, 5), (0, 9, 5), (0, 5.0), range(70_000)]
+)
 def test_boundaries_ascend_from_zero(boundaries):
     with pytest.raises(BadBoundaries):
         replace(SETTINGS, boundaries=boundaries)
