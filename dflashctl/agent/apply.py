@@ -10,7 +10,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from dflashctl.agent import checkpoints, execute, files, gpu, launch, library, process, runs, tidy
+from dflashctl.agent import (
+    execute,
+    files,
+    gpu,
+    keeper,
+    launch,
+    library,
+    process,
+    runs,
+    store,
+    tidy,
+)
 from dflashctl.agent.failures import AgentError, from_os_error
 from dflashctl.agent.journal import Journal, facts, holder, last_step, locked, name_of
 from dflashctl.agent.observe import briefly, observe, scene
@@ -18,7 +29,6 @@ from dflashctl.agent.process import Process
 from dflashctl.agent.protocol import (
     Action,
     Ask,
-    ClearCheckpoints,
     Commit,
     Event,
     ExecuteCommand,
@@ -32,6 +42,7 @@ from dflashctl.agent.protocol import (
     StepDone,
     StepNote,
     StepPassed,
+    StepProgress,
     StopRun,
     VerifyRun,
 )
@@ -169,14 +180,6 @@ class _Transaction:
                 return f"{len(action.files)} verified", {"bytes": received}
             case StopRun():
                 return self._stop(action, lambda text: self.emit(StepNote(index=index, text=text)))
-            case ClearCheckpoints():
-                count, aside = checkpoints.clear(
-                    action.path, action.real_path, self.commit.transaction
-                )
-                if aside is None:
-                    return "nothing was there", {"count": 0, "path": action.real_path}
-                moved = {"moved_to": str(aside), "count": count, "path": action.real_path}
-                return f"{count} moved to {aside}", moved
             case PlaceFiles():
                 wanted = library.placed(action.files, self.state, self.commit.look.user)
                 files.place(self.state, wanted)
@@ -187,6 +190,8 @@ class _Transaction:
                 return self._verify(action)
             case ForgetRuns() | ExecuteCommand():
                 return self._beside(index, action)
+            case _:
+                return keeper.perform(action, self._desk(index))
 
     def _beside(self, index: int, action: ForgetRuns | ExecuteCommand) -> Result:
         """What touches no run that lives."""
@@ -195,6 +200,17 @@ class _Transaction:
             return f"{count} forgotten", {"count": count, "bytes": freed}
         said = execute.execute(action, lambda text: self.emit(StepNote(index=index, text=text)))
         return said.rpartition("\n")[2], {"output": said}
+
+    def _desk(self, index: int) -> keeper.Desk:
+        emit, state = self.emit, self.state
+        return keeper.Desk(
+            transaction=self.commit.transaction,
+            starts=store.run_starts(state, self.commit.look.job),
+            progress=keeper.seldom(
+                lambda done, total: emit(StepProgress(index=index, done=done, total=total))
+            ),
+            note=lambda text: emit(StepNote(index=index, text=text)),
+        )
 
     def _stop(self, action: StopRun, note: Callable[[str], None]) -> Result:
         """End our run and whatever sits in its session, and prove that it is gone."""

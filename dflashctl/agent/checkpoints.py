@@ -1,87 +1,148 @@
-"""The checkpoint folder: what it holds, whether it may be cleared, and moving all aside."""
+"""The checkpoint folder: what it holds, and whether it may be cleared."""
 
 from __future__ import annotations
 
-import errno
 import os
-import re
-import shutil
 import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from dflashctl.agent.failures import AgentError, from_os_error
-from dflashctl.agent.records import StateFolder, sync_folder
-from dflashctl.agent.seen import CheckpointsSeen
+from dflashctl.agent import store
+from dflashctl.agent.aside import Cleared, cleared, is_mount_point, listed
+from dflashctl.agent.failures import existing_parent, free_space
+from dflashctl.agent.keeping import CheckpointSeen, ClearedSeen, StoreSeen, StoreSpec
+from dflashctl.agent.manifest import archives
+from dflashctl.agent.metric import metric_of
+from dflashctl.agent.records import StateFolder
+from dflashctl.agent.seen import CheckpointsSeen, RunSeen
 
-TRASH = ".dflashctl-trash"
 COUNT_S = 2.0
+LIST_S = 5.0
+LISTED_AT_MOST = 5000
 
 
-def see(path: str, state: StateFolder, dests: Iterable[str]) -> CheckpointsSeen:
-    """One look at the folder. ``dests``: places of pushed files, which it may not hold."""
-    real = Path(os.path.realpath(path))
+def see(
+    spec: StoreSpec, state: StateFolder, dests: Iterable[str], starts: list[float]
+) -> CheckpointsSeen:
+    """One look at the folder.
+
+    Args:
+        spec: which of its entries are checkpoints.
+        state: our own folder, which it may not hold.
+        dests: places of pushed files, which it may not hold, either.
+        starts: when the job's runs began.
+    """
+    real = Path(os.path.realpath(spec.path))
     exists = real.is_dir()
-    entries = _entries(real) if exists else []
-    shown = [entry for entry in entries if not entry.name.startswith(".")]
-    newest = max(shown, key=_modified, default=None)
-    numbers = re.findall(r"\d+", newest.name) if newest else []
+    now, count, complete = time.time(), 0, 0
+    newest: store.Entry | None = None
+    for entry in store.entries(spec, str(real), starts):
+        count += 1
+        if newest is not None and entry.order < newest.order and spec.complete_when is None:
+            complete += 1
+        elif store.incomplete(entry, spec, now) is None:
+            complete += 1
+            newest = entry if newest is None else max(newest, entry, key=lambda one: one.order)
     return CheckpointsSeen(
-        path=path,
+        path=spec.path,
         real_path=str(real),
         exists=exists,
-        problem=_problem(real, state, dests),
+        problem=_problem(real, state, dests, spec),
         mount_point=exists and is_mount_point(real),
-        entries=len(entries),
-        count=len(shown),
+        entries=sum(1 for _ in _entries(real)) if exists else 0,
+        count=count,
+        complete=complete,
         latest=newest.name if newest else None,
-        latest_step=int(numbers[-1]) if numbers else None,
-        latest_at=_modified(newest) if newest else None,
-        size=_size(entries),
+        latest_step=newest.step if newest else None,
+        latest_at=newest.at if newest else None,
+        size=_size((one.path for one in _entries(real)), time.monotonic() + COUNT_S),
     )
 
 
-def newest(path: str | None) -> str | None:
-    """The name of the newest checkpoint that is there now, if any."""
-    found = _entries(Path(path)) if path else []
-    shown = [entry for entry in found if not entry.name.startswith(".")]
-    entry = max(shown, key=_modified, default=None)
-    return entry.name if entry else None
+def _size(paths: Iterable[str], deadline: float) -> int | None:
+    amount = store.measure(paths, deadline)
+    return amount.size if amount else None
 
 
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return [entry for entry in entries if entry.name != TRASH]
-    except OSError:
-        return []
+def newest(spec: StoreSpec | None, starts: list[float]) -> str | None:
+    """The name of the newest complete checkpoint that is there now, if any."""
+    if spec is None:
+        return None
+    real, now = os.path.realpath(spec.path), time.time()
+    for entry in sorted(store.entries(spec, real, starts), key=lambda one: one.order)[::-1]:
+        if store.incomplete(entry, spec, now) is None:
+            return entry.name
+    return None
 
 
-def _modified(entry: os.DirEntry[str]) -> float:
+def _entries(folder: Path) -> Iterable[os.DirEntry[str]]:
     with suppress(OSError):
-        return entry.stat(follow_symlinks=False).st_mtime
-    return 0.0
+        yield from listed(folder)
 
 
-def _size(entries: Iterable[os.DirEntry[str]]) -> int | None:
-    """Bytes in all, links not followed; None when it takes too long to count."""
-    deadline = time.monotonic() + COUNT_S
-    total, todo = 0, list(entries)
-    while todo:
-        if time.monotonic() > deadline:
-            return None
-        entry = todo.pop()
-        with suppress(OSError):
-            if entry.is_dir(follow_symlinks=False):
-                with os.scandir(entry.path) as inner:
-                    todo += inner
-            else:
-                total += entry.stat(follow_symlinks=False).st_size
-    return total
+def see_all(
+    spec: StoreSpec, starts: list[float], live: RunSeen | None, metric: str | None
+) -> StoreSeen:
+    """Every checkpoint, archive and clearing. ``live``: the run that is alive, if one is."""
+    real = Path(os.path.realpath(spec.path))
+    now, deadline = time.time(), time.monotonic() + LIST_S
+    found = sorted(store.entries(spec, str(real), starts), key=lambda one: one.order)
+    shown = found[-LISTED_AT_MOST:]
+    checkpoints = []
+    taken: list[int | None] = []
+    resumed: str | None = None
+    for entry in shown:
+        why = store.incomplete(entry, spec, now)
+        if why is None and live is not None and entry.at <= live.started_at:
+            resumed = entry.name
+        amount = store.measure([entry.path], deadline)
+        if why is None:
+            taken.append(amount.allocated if amount else None)
+        checkpoints.append(
+            CheckpointSeen(
+                name=entry.name,
+                step=entry.step,
+                at=entry.at,
+                size=amount.size if amount else None,
+                complete=why is None,
+                why=why,
+                metric=metric_of(entry, metric) if metric else None,
+            )
+        )
+    return StoreSeen(
+        checkpoints=tuple(checkpoints),
+        left_out=len(found) - len(shown),
+        archives=archives(spec),
+        cleared=tuple(_cleared(one, spec, deadline) for one in cleared(real)),
+        allocated=None if None in taken else sum(one or 0 for one in taken),
+        archive_free=free_space(Path(spec.archive_to)) if spec.archive_to else None,
+        same_disk=_same_disk(real, spec),
+        resumed_from=resumed,
+    )
 
 
-def _problem(real: Path, state: StateFolder, dests: Iterable[str]) -> str | None:
+def _same_disk(real: Path, spec: StoreSpec) -> bool:
+    if spec.archive_to is None:
+        return False
+    there = existing_parent(Path(spec.archive_to))
+    return existing_parent(real).stat().st_dev == there.stat().st_dev
+
+
+def _cleared(one: Cleared, spec: StoreSpec, deadline: float) -> ClearedSeen:
+    steps = [e.step for e in store.entries(spec, str(one.folder), []) if e.step is not None]
+    return ClearedSeen(
+        id=one.id,
+        at=one.at,
+        count=sum(1 for _ in _entries(one.folder)),
+        latest_step=max(steps, default=None),
+        size=_size([str(one.folder)], deadline),
+    )
+
+
+def _problem(  # noqa: PLR0911 - one a danger
+    real: Path, state: StateFolder, dests: Iterable[str], spec: StoreSpec
+) -> str | None:
     """Why this path may never be cleared, if so."""
     homes = {Path.home(), Path("/root")}
     if real == Path("/"):
@@ -94,6 +155,8 @@ def _problem(real: Path, state: StateFolder, dests: Iterable[str]) -> str | None
         return "holds_state"
     if any(_holds(real, Path(dest)) for dest in dests):
         return "holds_files"
+    if spec.archive_to is not None and _holds(real, Path(spec.archive_to)):
+        return "holds_archives"
     if real.exists() and not real.is_dir():
         return "not_a_directory"
     where = real if is_mount_point(real) else real.parent
@@ -105,96 +168,3 @@ def _problem(real: Path, state: StateFolder, dests: Iterable[str]) -> str | None
 def _holds(folder: Path, inside: Path) -> bool:
     real = Path(os.path.realpath(inside))
     return folder == real or folder in real.parents
-
-
-def is_mount_point(path: Path) -> bool:
-    """Whether something is mounted right here, bind mounts included."""
-    escaped = str(path).replace("\\", "\\134").replace(" ", "\\040").replace("\t", "\\011")
-    escaped = escaped.replace("\n", "\\012")
-    with (
-        suppress(OSError),
-        open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file,
-    ):
-        return any(line.split(" ")[4] == escaped for line in file)
-    return path.is_mount()
-
-
-def clear(path: str, real_path: str, transaction: str) -> tuple[int, Path | None]:
-    """Move all that the folder holds aside; nothing is deleted.
-
-    An ordinary folder is renamed to ``<parent>/.<name>.dflashctl-trash/<transaction>``
-    and made anew with the same owner, mode and access lists. The entries of a mount point
-    go to ``<path>/.dflashctl-trash/<transaction>``.
-
-    Returns how many entries moved, and where to (None: there is no such folder). Raises:
-        AgentError: ``guarded`` when the path leads elsewhere than it did,
-            ``cannot_rename`` when the filesystem refuses; nothing has moved then.
-    """
-    real = Path(os.path.realpath(path))
-    if str(real) != real_path:
-        raise AgentError("guarded", path=str(real), problem="moved")
-    if not real.exists():
-        return 0, None
-    count = len(_entries(real))
-    try:
-        if is_mount_point(real):
-            return count, _clear_within(real, transaction)
-        return count, _clear_by_rename(real, transaction)
-    except OSError as error:
-        if error.errno == errno.EXDEV:
-            raise AgentError(
-                "cannot_rename", path=str(real), reason=os.strerror(errno.EXDEV)
-            ) from error
-        raise from_os_error(error, real) from error
-
-
-def _clear_by_rename(real: Path, transaction: str) -> Path:
-    trash = real.parent / f".{real.name}{TRASH}"
-    trash.mkdir(mode=0o700, exist_ok=True)
-    fresh = trash / f".fresh-{transaction}"
-    aside = trash / transaction
-    # The new folder is made ready before the old one goes, so that the gap is two renames.
-    fresh.mkdir(mode=0o700)
-    try:
-        _look_alike(real, fresh)
-        real.rename(aside)
-        try:
-            fresh.rename(real)
-        except OSError:
-            aside.rename(real)
-            raise
-    except OSError:
-        with suppress(OSError):
-            fresh.rmdir()
-        raise
-    sync_folder(real.parent)
-    return aside
-
-
-def _look_alike(old: Path, new: Path) -> None:
-    """Owner, mode, times aside: extended attributes carry the access lists."""
-    about = old.stat()
-    with suppress(PermissionError):
-        os.chown(new, about.st_uid, about.st_gid)
-    shutil.copymode(old, new)
-    with suppress(OSError):
-        for name in os.listxattr(old):
-            with suppress(OSError):
-                os.setxattr(new, name, os.getxattr(old, name))
-
-
-def _clear_within(real: Path, transaction: str) -> Path:
-    aside = real / TRASH / transaction
-    aside.mkdir(parents=True, mode=0o700)
-    moved: list[str] = []
-    try:
-        for entry in _entries(real):
-            os.rename(entry.path, aside / entry.name)
-            moved.append(entry.name)
-    except OSError:
-        for name in moved:
-            os.rename(aside / name, real / name)
-        aside.rmdir()
-        raise
-    sync_folder(real)
-    return aside

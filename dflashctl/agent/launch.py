@@ -13,7 +13,17 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from dflashctl.agent import checkpoints, facts, files, library, login, process, runs, wire
+from dflashctl.agent import (
+    checkpoints,
+    facts,
+    files,
+    library,
+    login,
+    process,
+    runs,
+    store,
+    wire,
+)
 from dflashctl.agent.failures import AgentError, from_os_error
 from dflashctl.agent.journal import name_of
 from dflashctl.agent.process import RUN_MARKER
@@ -80,7 +90,7 @@ def _record(wanted: StartRun, commit: Commit, folder: RunFolder, state: StateFol
     """What the run is. Of secrets only the names are kept."""
     for file in library.placed(wanted.release, state, wanted.user):
         files.keep_as_blob(state, file)
-    about, folder_of_checkpoints = wanted.about, commit.look.checkpoints
+    about, kept = wanted.about, commit.look.checkpoints
     record = {
         "id": wanted.run_id,
         "job": commit.look.job,
@@ -103,8 +113,8 @@ def _record(wanted: StartRun, commit: Commit, folder: RunFolder, state: StateFol
         "resume": about.resume,
         "repeats": about.repeats,
         "metrics": about.metrics,
-        "checkpoints": folder_of_checkpoints,
-        "resumed_from": checkpoints.newest(folder_of_checkpoints),
+        "checkpoints": kept.path if kept else None,
+        "resumed_from": checkpoints.newest(kept, store.run_starts(state, commit.look.job)),
     }
     if about.source is not None:
         write_json(folder.source, wire.to_json(about.source))

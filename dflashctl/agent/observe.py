@@ -31,6 +31,7 @@ from dflashctl.agent import (
     optimize,
     process,
     runs,
+    store,
     tidy,
 )
 from dflashctl.agent.evidence import evidence
@@ -40,6 +41,7 @@ from dflashctl.agent.process import Process, Table
 from dflashctl.agent.protocol import Look, Probe
 from dflashctl.agent.records import StateFolder, read_json
 from dflashctl.agent.seen import (
+    LIVE_STATES,
     CheckpointsSeen,
     DiskSeen,
     FileSeen,
@@ -140,11 +142,13 @@ def observe(look: Look, state: StateFolder) -> Observed:
     asked = look.files
     look = replace(look, files=tuple(library.placed(look.files, state, look.user)))
     seen_files = tuple(files.see_all(look.files, state, look.texts))
+    starts = store.run_starts(state, look.job) if look.checkpoints else []
     seen_checkpoints = (
-        checkpoints.see(look.checkpoints, state, [file.dest for file in look.files])
+        checkpoints.see(look.checkpoints, state, [file.dest for file in look.files], starts)
         if look.checkpoints
         else None
     )
+    live = view.run if view.run and view.run.state in LIVE_STATES else None
     cut = journal.cut(state, look.job)
     gpus = gpu.seen(question, view.members) if question else None
     disks = _disks(look, state)
@@ -169,6 +173,11 @@ def observe(look: Look, state: StateFolder) -> Observed:
             replace(seen, dest=file.dest) for seen, file in zip(seen_files, asked, strict=True)
         ),
         checkpoints=seen_checkpoints,
+        store=(
+            checkpoints.see_all(look.checkpoints, starts, live, look.metric)
+            if look.checkpoints and look.whole_store
+            else None
+        ),
         disks=disks,
         probe=_probe(look.probe) if look.probe else None,
         cut=cut,
@@ -199,7 +208,14 @@ def _judged(
     if view.session is not None and view.session.adopted:
         return metrics, ()  # another job than the newest run's is at work
     store, disks = storage
-    free = next((disk.free for disk in disks if disk.path == look.checkpoints), None)
+    free = next(
+        (
+            disk.free
+            for disk in disks
+            if disk.path == (look.checkpoints.path if look.checkpoints else None)
+        ),
+        None,
+    )
     found = evidence(folder, view.run, progress, gpus, store, free)
     return metrics, judge(found)
 
@@ -208,7 +224,7 @@ def fingerprint(
     view: Scene, seen_files: tuple[FileSeen, ...], seen_checkpoints: CheckpointsSeen | None
 ) -> dict[str, str]:
     """Digests, by subject, of all that a plan depends on and that should not change meanwhile."""
-    run, session, store = view.run, view.session, seen_checkpoints
+    run, session, there = view.run, view.session, seen_checkpoints
     # Once started, a run that settles from STARTING to RUNNING is the same sight.
     live = run is not None and run.state in ("STARTING", "RUNNING")
     subjects: dict[str, object] = {
@@ -216,7 +232,7 @@ def fingerprint(
         "session": (session.pane_pid, session.adopted) if session else None,
         "files": [(f.real_dest, f.sha256, f.mode, f.problem, f.stored) for f in seen_files],
         "checkpoints": (
-            (store.real_path, store.exists, store.problem, store.mount_point) if store else None
+            (there.real_path, there.exists, there.problem, there.mount_point) if there else None
         ),
     }
     return {
@@ -227,7 +243,8 @@ def fingerprint(
 
 def _disks(look: Look, state: StateFolder) -> tuple[DiskSeen, ...]:
     """Room where records, checkpoints, pushed files and the run live."""
-    places = [str(state.path), look.checkpoints, look.cwd, *(file.dest for file in look.files)]
+    folder = look.checkpoints.path if look.checkpoints else None
+    places = [str(state.path), folder, look.cwd, *(file.dest for file in look.files)]
     seen = []
     for place in dict.fromkeys(place for place in places if place):
         with suppress(OSError):

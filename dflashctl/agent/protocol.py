@@ -19,6 +19,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from dflashctl.agent.keeping import (
+    CheckpointAction,
+    StoreSpec,
+)
 from dflashctl.agent.optimizing import (
     Detach,
     Detached,
@@ -77,7 +81,9 @@ class Look:
         job: the playbook's name.
         session: its tmux session.
         tmux_socket: a socket name, or a path when it holds a slash; None: the default.
-        checkpoints: the playbook's checkpoint path.
+        checkpoints: the playbook's checkpoints.
+        whole_store: whether every checkpoint, archive and clearing is listed.
+        metric: what the checkpoints are compared by, where they are listed.
         files: what the playbook wants in place, to compare with what is there.
         cwd: the run's working directory, to be checked.
         user: the user the run is to run as, to be checked.
@@ -94,7 +100,9 @@ class Look:
     job: str
     session: str
     tmux_socket: str | None = None
-    checkpoints: str | None = None
+    checkpoints: StoreSpec | None = None
+    whole_store: bool = False
+    metric: str | None = None
     files: tuple[FileWanted, ...] = ()
     cwd: str | None = None
     user: str | None = None
@@ -159,14 +167,6 @@ class StopRun:
     run_id: str | None
     signal: str
     grace_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClearCheckpoints:
-    """Move all that the folder holds aside. ``real_path`` is the path as it resolved."""
-
-    path: str
-    real_path: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,7 +245,7 @@ class ExecuteCommand:
 Action = (
     Receive
     | StopRun
-    | ClearCheckpoints
+    | CheckpointAction
     | PlaceFiles
     | StartRun
     | VerifyRun
@@ -364,6 +364,15 @@ class StepNote:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepProgress:
+    """How far a step that moves many bytes has come."""
+
+    index: int
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepDone:
     """The action is done; ``result`` in one phrase, ``facts`` for programs."""
 
@@ -397,7 +406,18 @@ class Output:
     data: str
 
 
-Event = Alive | StepBegun | StepNote | StepDone | StepPassed | LogText | Working | Output | Taken
+Event = (
+    Alive
+    | StepBegun
+    | StepNote
+    | StepProgress
+    | StepDone
+    | StepPassed
+    | LogText
+    | Working
+    | Output
+    | Taken
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -417,7 +437,11 @@ class Failure:
     ``still_alive`` (pids) · ``gpu_held`` (holders, memory) · ``cannot_rename`` (path,
     reason) · ``guarded`` (path, problem) · ``start_failed`` (reason) · ``died_early``
     (exit_code, signal, after_s, log) · ``env_mismatch`` (names) · ``no_run`` (run_id) ·
-    ``no_user`` (user) · ``command_failed`` (command, exit_code, signal, after_s, reason,
+    ``no_user`` (user) · ``archive_exists``, ``no_such_archive`` (path, name) ·
+    ``no_such_clearing`` (path, id) · ``odd_file``, ``changed``, ``not_empty``, ``newest``,
+    ``no_zstd``, ``no_archive_to`` (path) · ``damaged`` (path, reason) · ``stream_failed``
+    (path, codes) ·
+    ``command_failed`` (command, exit_code, signal, after_s, reason,
     log) · ``system`` (call, path, errno, reason) · ``internal`` (traceback).
 
     The optimiser has codes of its own: no_python (python), optimizing (session), no_job

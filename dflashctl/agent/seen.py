@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from dflashctl.agent.keeping import StoreSeen
 from dflashctl.agent.process import Rung
 
 State = Literal[
@@ -176,11 +177,12 @@ class CheckpointsSeen:
         real_path: the path with its links resolved.
         exists: whether a directory is there.
         problem: why it may not be cleared, if so (`home`, `root`, `short`,
-            `holds_state`, `holds_files`, `not_a_directory`, `unwritable`).
+            `holds_state`, `holds_files`, `holds_archives`, `not_a_directory`,
+            `unwritable`).
         mount_point: entries are moved within it instead of the folder being renamed.
         entries: all that a clearing would move, hidden files too.
-        count: checkpoints: the entries that are not hidden.
-        latest: the name of the newest checkpoint; ``latest_step`` the last number in it.
+        count: how many of them are checkpoints; ``complete`` of these.
+        latest: the name of the newest complete one, at step ``latest_step``.
         latest_at: its modification time.
         size: bytes in all, links not followed; None when counting took too long.
     """
@@ -192,6 +194,7 @@ class CheckpointsSeen:
     mount_point: bool
     entries: int
     count: int
+    complete: int
     latest: str | None
     latest_step: int | None
     latest_at: float | None
@@ -336,6 +339,7 @@ class Observed:
     gpus: GpusSeen | None
     files: tuple[FileSeen, ...]
     checkpoints: CheckpointsSeen | None
+    store: StoreSeen | None
     disks: tuple[DiskSeen, ...]
     probe: ProbeSeen | None
     cut: CutTransaction | None

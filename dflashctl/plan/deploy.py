@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dflashctl.agent.protocol import ClearCheckpoints, PlaceFiles, Receive
+from dflashctl.agent.protocol import PlaceFiles, Receive
 from dflashctl.agent.runs import release_id
-from dflashctl.errors import MissingSetting, Refusal
+from dflashctl.errors import Refusal
 from dflashctl.plan import words
 from dflashctl.plan.batching import stale_notes, with_boundaries
+from dflashctl.plan.checkpoints import Steps, archive_steps, clear_steps
 from dflashctl.plan.diff import placed_diffs
 from dflashctl.plan.model import Plan, Step
 from dflashctl.plan.preflight import preflight, seen_files
@@ -23,47 +24,67 @@ from dflashctl.plan.steps import (
 )
 
 if TYPE_CHECKING:
-    from dflashctl.agent.seen import CheckpointsSeen, Observed
+    from dflashctl.agent.seen import Observed
     from dflashctl.plan.diff import FileDiff
     from dflashctl.plan.model import Desired
 
 
 def plan_deploy(
-    desired: Desired, seen: Observed, *, restart: bool, clear: bool, wait: bool
+    desired: Desired,
+    seen: Observed,
+    *,
+    restart: bool,
+    clear: bool,
+    wait: bool,
+    archive: str | None = None,
 ) -> Plan:
     """Bring files that changed and start a run; a running job needs ``restart`` for it.
 
-    ``clear`` moves the checkpoints away before the new run; ``wait`` has the new run
-    prove that it stays alive.
+    ``archive`` names the archive that the complete checkpoints go to before the new run,
+    ``clear`` moves what is there then away; ``wait`` has the new run prove that it stays
+    alive.
 
     Raises:
         MissingSetting: the playbook does not say what to run, or what to clear.
     """
     if lives(seen) and not restart:
-        return _beside_a_running_job(desired, seen, clear=clear)
+        return _beside_a_running_job(desired, seen, away=clear or archive is not None)
     run = with_boundaries(run_spec(desired, "deploy"), seen)
     receive, place = file_steps(desired, seen)
-    clearing, clear_notes = clear_steps(desired, seen, "--clear-checkpoints") if clear else ((), ())
-    command, notes = command_for(run, seen, cleared=clear)
+    away, away_notes = _away(desired, seen, clear=clear, archive=archive)
+    command, notes = command_for(run, seen, cleared=clear or archive is not None)
     reason = "--restart" if restart else "nothing runs"
     steps = (
         *receive,
         *stop_steps(desired, seen, "--restart" if lives(seen) else "its name is needed"),
-        *clearing,
+        *away,
         *place,
         *start_steps(desired, seen, run, command, reason=reason, wait=wait),
         *tidy_steps(seen),
     )
     return Plan(
         steps=steps,
-        notes=(*_cut_notes(seen), *stale_notes(desired, seen), *clear_notes, *notes),
+        notes=(*_cut_notes(seen), *stale_notes(desired, seen), *away_notes, *notes),
         refusals=preflight(desired, seen, steps),
         run_id=desired.run_id,
         diffs=placing_diffs(desired, seen, place),
     )
 
 
-def _beside_a_running_job(desired: Desired, seen: Observed, *, clear: bool) -> Plan:
+def _away(desired: Desired, seen: Observed, *, clear: bool, archive: str | None) -> Steps:
+    """What is done with the checkpoints before the new run."""
+    steps: tuple[Step, ...] = ()
+    notes: tuple[str, ...] = ()
+    if archive is not None:
+        verb = "deploy --archive-checkpoints"
+        steps, notes = archive_steps(desired, seen, verb, archive, then_remove=True)
+    if clear:
+        more, remarks = clear_steps(desired, seen, "deploy --clear-checkpoints")
+        steps, notes = (*steps, *more), (*notes, *remarks)
+    return steps, notes
+
+
+def _beside_a_running_job(desired: Desired, seen: Observed, *, away: bool) -> Plan:
     """Without --restart: the files may come, the job stays."""
     wanted = with_boundaries(run_spec(desired, "deploy"), seen)
     receive, place = file_steps(desired, seen)
@@ -83,11 +104,12 @@ def _beside_a_running_job(desired: Desired, seen: Observed, *, clear: bool) -> P
         notes.append(f"{words.at_hand(seen.session)} is left alone; --restart replaces it, too")
     steps = (*receive, *place)
     refusals = preflight(desired, seen, steps)
-    if clear:
+    if away:
         running = Refusal(
             code="clear_while_running",
             message=f"{what_lives(seen)} is using the checkpoints",
-            remedy="add --restart to stop it first: deploy --restart --clear-checkpoints",
+            remedy="add --restart to stop it first: deploy --restart, with --clear-checkpoints "
+            "or --archive-checkpoints",
         )
         refusals = (running, *refusals)
     diffs = placing_diffs(desired, seen, place)
@@ -146,42 +168,6 @@ def placing_diffs(
         if file.dest.startswith("/")
     ]
     return placed_diffs(tuple(files), there, desired.texts)
-
-
-def clear_steps(
-    desired: Desired, seen: Observed, reason: str
-) -> tuple[tuple[Step, ...], tuple[str, ...]]:
-    """Move the checkpoints away, or a note why there is nothing to move.
-
-    While something lives there may yet be something: stopped, the trainer may save.
-    """
-    spec, there = desired.playbook.checkpoints, seen.checkpoints
-    if spec is None or there is None:
-        raise MissingSetting(
-            verb="deploy --clear-checkpoints",
-            setting="checkpoints.path",
-            path=desired.playbook.path,
-        )
-    if there.problem is None and not there.entries and not lives(seen):
-        how = "is empty" if there.exists else "does not exist"
-        return (), (f"nothing to clear: {spec.path} {how}",)
-    away = f"moved to {trash_of(there)}, nothing is deleted"
-    really = "" if there.real_path == there.path else f" (really {there.real_path})"
-    what = words.checkpoints(there) if there.entries else "what the stopped run saves"
-    step = Step(
-        action=ClearCheckpoints(path=there.path, real_path=there.real_path),
-        what=f"clear {there.path}{really}: {what}",
-        why=f"{reason}; {away}",
-    )
-    return (step,), ()
-
-
-def trash_of(seen: CheckpointsSeen) -> str:
-    """Where cleared checkpoints go: beside the folder, or inside it if it is a mount."""
-    if seen.mount_point:
-        return f"{seen.real_path}/.dflashctl-trash"
-    parent, _, name = seen.real_path.rpartition("/")
-    return f"{parent}/.{name}.dflashctl-trash"
 
 
 def _cut_notes(seen: Observed) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dflashctl.agent.keeping import StoreSpec
 from dflashctl.agent.protocol import Look, Probe
 from dflashctl.plan.batching import dataset_of
 from dflashctl.plan.diff import LONGEST_TEXT
@@ -12,7 +13,7 @@ from dflashctl.plan.diff import LONGEST_TEXT
 if TYPE_CHECKING:
     from dflashctl.inventory.model import Target
     from dflashctl.plan.model import Desired
-    from dflashctl.playbook.model import PreflightSpec
+    from dflashctl.playbook.model import CheckpointSpec, PreflightSpec
 
 
 def look_for(desired: Desired, *, gpus: bool = True) -> Look:
@@ -25,7 +26,7 @@ def look_for(desired: Desired, *, gpus: bool = True) -> Look:
         job=playbook.name,
         session=playbook.session,
         tmux_socket=desired.target.tmux_socket,
-        checkpoints=playbook.checkpoints.path if playbook.checkpoints else None,
+        checkpoints=store_of(playbook.checkpoints) if playbook.checkpoints else None,
         exit_codes=playbook.run.exit_codes if playbook.run else None,
         gpus=gpus,
     )
@@ -47,6 +48,22 @@ def look_before_start(desired: Desired) -> Look:
 def look_before_placing(desired: Desired) -> Look:
     """The whole look with the texts of files that differ, so that a plan can show how."""
     return replace(look_before_start(desired), texts=LONGEST_TEXT)
+
+
+def look_at_store(desired: Desired, metric: str | None = None) -> Look:
+    """The cheap look, with every checkpoint, archive and clearing."""
+    return replace(look_for(desired, gpus=False), whole_store=True, metric=metric)
+
+
+def store_of(spec: CheckpointSpec) -> StoreSpec:
+    """What the agent needs to know of the playbook's checkpoints."""
+    return StoreSpec(
+        path=spec.path,
+        pattern=spec.pattern,
+        step_from=spec.step_from,
+        complete_when=spec.complete_when,
+        archive_to=spec.archive_to,
+    )
 
 
 def look_at_target(target: Target) -> Look:

@@ -60,6 +60,7 @@ class Plan:
     """Steps in order, remarks, and refusals. With a refusal nothing may be done.
 
     ``run_id`` is set when the plan starts a run. ``diffs``: what placing files changes.
+    ``asks``: what cannot be undone, to be said yes to before anything is done.
     """
 
     steps: tuple[Step, ...] = ()
@@ -67,3 +68,4 @@ class Plan:
     refusals: tuple[Refusal, ...] = field(default=())
     run_id: str | None = None
     diffs: tuple[FileDiff, ...] = ()
+    asks: tuple[str, ...] = ()

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, assert_never
 from dflashctl.agent.protocol import ExecuteCommand, PlaceFiles
 from dflashctl.errors import Refusal
 from dflashctl.plan import words
-from dflashctl.plan.deploy import clear_steps, file_steps, placing_diffs
+from dflashctl.plan.checkpoints import clear_steps
+from dflashctl.plan.deploy import file_steps, placing_diffs
 from dflashctl.plan.diff import LONGEST_TEXT
 from dflashctl.plan.look import look_before_placing, look_for
 from dflashctl.plan.model import Plan, Step
@@ -87,10 +88,15 @@ class _Play:
         return Plan(
             steps=steps,
             notes=tuple(self.notes),
-            refusals=(*self.refusals, *preflight(desired, seen, steps)),
+            refusals=(*self.refusals, *self._further(preflight(desired, seen, steps))),
             run_id=desired.run_id if self.started else None,
             diffs=placing_diffs(desired, seen, placed),
         )
+
+    def _further(self, found: tuple[Refusal, ...]) -> tuple[Refusal, ...]:
+        """Without what was said before, with the step's own remedy."""
+        said = any(one.code.endswith("_while_running") for one in self.refusals)
+        return tuple(one for one in found if not (said and one.code == "checkpoints_in_use"))
 
     @property
     def lives(self) -> bool:

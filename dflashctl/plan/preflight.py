@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from dflashctl.agent.protocol import (
+from dflashctl.agent.keeping import (
+    ArchiveCheckpoints,
     ClearCheckpoints,
+    PruneCheckpoints,
+    PurgeCleared,
+    RestoreCheckpoints,
+    RestoreCleared,
+    VerifyArchive,
+)
+from dflashctl.agent.protocol import (
     ExecuteCommand,
     ForgetRuns,
     PlaceFiles,
@@ -18,6 +26,7 @@ from dflashctl.errors import Internal, Refusal
 from dflashctl.plan import room, words
 from dflashctl.plan.gpus import gpu_refusals
 from dflashctl.plan.look import probe_for
+from dflashctl.plan.safekeeping import store_refusals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,15 +46,6 @@ _PROBE_PROBLEMS = {
     "not_executable": "it may not be executed",
     "timeout": "it does not get ready in time",
     "fails": "it ends with an error",
-}
-_CHECKPOINT_PROBLEMS = {
-    "root": "it is the root of the filesystem",
-    "home": "it is a home directory",
-    "short": "it has fewer than two components",
-    "holds_state": "it holds dflashctl's own records",
-    "holds_files": "it holds files that the playbook puts in place",
-    "not_a_directory": "it is not a directory",
-    "unwritable": "no permission to move what is in it",
 }
 
 
@@ -74,12 +74,20 @@ def preflight(desired: Desired, seen: Observed, steps: tuple[Step, ...]) -> tupl
         match step.action:
             case PlaceFiles(files=files):
                 refusals += _for_files(files, seen)
-            case ClearCheckpoints():
-                refusals += _for_clearing(seen)
             case StartRun():
                 refusals += _for_start(desired, seen)
             case Receive() | StopRun() | VerifyRun() | ForgetRuns() | ExecuteCommand():
                 pass
+            case (
+                ClearCheckpoints()
+                | ArchiveCheckpoints()
+                | RestoreCheckpoints()
+                | RestoreCleared()
+                | PruneCheckpoints()
+                | PurgeCleared()
+                | VerifyArchive()
+            ) as action:
+                refusals += store_refusals(action, seen, steps)
             case _ as never:
                 assert_never(never)
     return (*refusals, *room.room_refusals(desired, seen, steps))
@@ -96,19 +104,6 @@ def _for_files(files: tuple[FileWanted, ...], seen: Observed) -> Iterator[Refusa
             message=f"{wanted.dest}{really} cannot be put in place: {reason}",
             remedy=remedy,
         )
-
-
-def _for_clearing(seen: Observed) -> Iterator[Refusal]:
-    there = seen.checkpoints
-    if there is None or there.problem is None:
-        return
-    reason = _CHECKPOINT_PROBLEMS.get(there.problem, there.problem)
-    really = "" if there.real_path == there.path else f", really {there.real_path},"
-    yield Refusal(
-        code="guarded",
-        message=f"{there.path}{really} is not cleared: {reason}",
-        remedy="set checkpoints.path to a folder that holds nothing but checkpoints",
-    )
 
 
 def _for_start(desired: Desired, seen: Observed) -> Iterator[Refusal]:

@@ -78,7 +78,7 @@ def plan_rollback(desired: Desired, seen: Observed, record: RunRecord, *, wait: 
 def _command(run: RunSpec, seen: Observed) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The words to start with, and a remark on the checkpoints that lie there."""
     there = seen.checkpoints
-    if there is None or not there.count:
+    if there is None or not there.complete:
         return run.command, ()
     stays = f"in {there.path} stays: {words.checkpoints(there)}"
     if run.resume is None:

@@ -76,10 +76,10 @@ def command_for(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The trainer's words, and remarks on the checkpoints that stay.
 
-    ``run.resume`` is used where checkpoints are there and stay there.
+    ``run.resume`` is used where complete checkpoints are there and stay there.
     """
     kept = seen.checkpoints
-    if cleared or kept is None or not kept.count:
+    if cleared or kept is None or not kept.complete:
         return run.command, ()
     stays = f"in {kept.path} stays: {words.checkpoints(kept)}"
     if run.resume is None:

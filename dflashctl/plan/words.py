@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dflashctl.agent.keeping import ArchiveSeen, ClearedSeen
     from dflashctl.agent.seen import CheckpointsSeen, CutTransaction, RunSeen, SessionSeen
     from dflashctl.playbook.boundaries import BucketsFile
 
@@ -15,6 +16,12 @@ _AT_WORK = {
     "Receive": "receiving files",
     "StopRun": "stopping the run",
     "ClearCheckpoints": "clearing checkpoints",
+    "ArchiveCheckpoints": "archiving checkpoints",
+    "RestoreCheckpoints": "restoring checkpoints",
+    "RestoreCleared": "bringing back what was cleared",
+    "PruneCheckpoints": "deleting checkpoints",
+    "PurgeCleared": "deleting what was cleared",
+    "VerifyArchive": "verifying an archive",
     "PlaceFiles": "putting files in place",
     "StartRun": "starting the run",
     "VerifyRun": "checking the new run",
@@ -93,11 +100,33 @@ def at_hand(session: SessionSeen) -> str:
 
 
 def checkpoints(seen: CheckpointsSeen) -> str:
-    """``17 checkpoints (41.2 GB, newest step 3400)``."""
-    facts = [size(seen.size)] if seen.size is not None else []
+    """``17 checkpoints (1 not complete, 41.2 GB, newest step 3400)``."""
+    left = seen.count - seen.complete
+    facts = [f"{left} not complete"] if left else []
+    facts += [size(seen.size)] if seen.size is not None else []
     if seen.latest_step is not None:
         facts.append(f"newest step {seen.latest_step}")
     text = counted(seen.count, "checkpoint")
+    return f"{text} ({', '.join(facts)})" if facts else text
+
+
+def complete(seen: CheckpointsSeen) -> str:
+    """``17 complete checkpoints (newest step 3400)``."""
+    step = f" (newest step {seen.latest_step})" if seen.latest_step is not None else ""
+    return f"{counted(seen.complete, 'complete checkpoint')}{step}"
+
+
+def archived(seen: ArchiveSeen) -> str:
+    """``17 checkpoints (41.2 GB, newest step 3400)``."""
+    step = f", newest step {seen.latest_step}" if seen.latest_step is not None else ""
+    return f"{counted(len(seen.names), 'checkpoint')} ({size(seen.size)}{step})"
+
+
+def cleared(seen: ClearedSeen) -> str:
+    """``18 entries (41.2 GB, newest step 3400)``."""
+    facts = [size(seen.size)] if seen.size is not None else []
+    facts += [f"newest step {seen.latest_step}"] if seen.latest_step is not None else []
+    text = f"{seen.count} {'entry' if seen.count == 1 else 'entries'}"
     return f"{text} ({', '.join(facts)})" if facts else text
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from dflashctl.agent.keeping import JsonField, MarkerFile, PointerFile, QuietFor
 from dflashctl.document.judge import judge
 from dflashctl.document.paths import local_path, places
 from dflashctl.document.read import Document, Loc, mapping, read_document
@@ -14,6 +15,7 @@ from dflashctl.playbook.model import (
     BatchingSpec,
     CheckpointSpec,
     DatasetSpec,
+    KeepSpec,
     MetricsSpec,
     Playbook,
     PreflightSpec,
@@ -22,6 +24,7 @@ from dflashctl.playbook.model import (
     RunSpec,
     StepSpec,
     StopSpec,
+    TrashSpec,
     WhenSpec,
 )
 from dflashctl.playbook.sources import expand
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from dflashctl.errors import Fault
-    from dflashctl.playbook.schema import PlaybookFile, Run, Step
+    from dflashctl.playbook.schema import Checkpoints, CompleteWhen, PlaybookFile, Run, Step
 
 KIND = "playbook"
 
@@ -190,7 +193,7 @@ def _build(path: Path, file: PlaybookFile, files: list[tuple[PushedFile, ...]]) 
             python=file.preflight.python,
             imports=tuple(file.preflight.imports),
         ),
-        checkpoints=CheckpointSpec(path=file.checkpoints.path) if file.checkpoints else None,
+        checkpoints=_checkpoints(file.checkpoints) if file.checkpoints else None,
         metrics=MetricsSpec(pattern=file.metrics.pattern, jsonl=file.metrics.jsonl),
         buckets=None if file.buckets is None else local_path(file.buckets, path.parent),
         dataset=DatasetSpec(**file.dataset.model_dump()) if file.dataset else None,
@@ -220,6 +223,33 @@ def _step(said: Step) -> StepSpec:
             missing=tuple(when.missing),
         ),
     )
+
+
+def _checkpoints(said: Checkpoints) -> CheckpointSpec:
+    place, trash, keep = said.step_from, said.trash, said.keep
+    return CheckpointSpec(
+        path=said.path,
+        pattern=said.pattern,
+        step_from=place
+        if place is None or isinstance(place, str)
+        else JsonField(file=place.json_file, field=place.field),
+        complete_when=None if said.complete_when is None else _complete(said.complete_when),
+        archive_to=said.archive_to,
+        trash=None if trash is None else TrashSpec(keep=trash.keep, for_s=trash.for_),
+        keep=None if keep is None else KeepSpec(last=keep.last, every=keep.every),
+    )
+
+
+def _complete(said: CompleteWhen) -> MarkerFile | QuietFor | JsonField | PointerFile:
+    if said.file is not None:
+        return MarkerFile(file=said.file)
+    if said.quiet_for is not None:
+        return QuietFor(seconds=said.quiet_for)
+    if said.pointer is not None:
+        return PointerFile(file=said.pointer)
+    assert said.json_file is not None
+    assert said.field is not None
+    return JsonField(file=said.json_file, field=said.field)
 
 
 def _run(said: Run, folder: Path) -> RunSpec:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from dflashctl.agent.keeping import CompleteWhen, JsonField
     from dflashctl.agent.seen import Ending
 
 
@@ -69,10 +70,36 @@ class PreflightSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrashSpec:
+    """Of what was cleared: the last ``keep`` stay, and what is younger than ``for_s``."""
+
+    keep: int = 1
+    for_s: float = 7 * 86400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepSpec:
+    """The checkpoints that a pruning leaves: the last few, and every so many steps."""
+
+    last: int | None = None
+    every: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointSpec:
-    """Where the trainer keeps its checkpoints, on the target."""
+    """Where the trainer keeps its checkpoints, on the target, and which entries are some.
+
+    ``trash`` and ``keep`` are None where the playbook allows no purging, or names no rule.
+    The other fields are those of `StoreSpec`.
+    """
 
     path: str
+    pattern: str | None = None
+    step_from: str | JsonField | None = None
+    complete_when: CompleteWhen | None = None
+    archive_to: str | None = None
+    trash: TrashSpec | None = None
+    keep: KeepSpec | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
+    Tag,
     ValidationError,
     WithJsonSchema,
+    model_validator,
 )
 
 from dflashctl.agent.metrics import METRICS, unknown_groups
@@ -168,6 +171,28 @@ def _archive(text: str) -> str:
     return text
 
 
+def _step_pattern(text: str) -> str:
+    try:
+        groups = re.compile(text).groups
+    except re.error as error:
+        raise ValueError(f"must be a regular expression: {error}") from error
+    if groups != 1:
+        raise ValueError(f"must have one group, the step, as in 'step-([0-9]+)', not {groups}")
+    return text
+
+
+def _entry(text: str) -> str:
+    if not text or "/" in text:
+        raise ValueError(f"must be a pattern for names, without a slash, not {named(text)}")
+    return text
+
+
+def _inside(text: str) -> str:
+    if not text or any(part in ("", ".", "..") for part in text.split("/")):
+        raise ValueError(f"must be a file's path within the folder, not {named(text)}")
+    return text
+
+
 def _signal(value: object) -> object:
     return value.removeprefix("SIG") if isinstance(value, str) else value
 
@@ -202,6 +227,7 @@ def _exit_code(code: int) -> int:
 MOST_BUCKETS = 16
 Positive = Annotated[int, _at_least(1), WithJsonSchema({"type": "integer", "minimum": 1})]
 NotNegative = Annotated[int, _at_least(0), WithJsonSchema({"type": "integer", "minimum": 0})]
+Inside = Annotated[str, AfterValidator(_inside)]
 Dest = Annotated[str, AfterValidator(absolute), _form("/.*")]
 TargetPath = Annotated[str, AfterValidator(absolute), _form("/.*")]
 Command = Annotated[list[str], AfterValidator(_command), BeforeValidator(_words)]
@@ -289,12 +315,81 @@ class Preflight(_Mapping):
     """Modules that this interpreter must be able to import."""
 
 
-class Checkpoints(_Mapping):
-    """Where the trainer keeps its checkpoints."""
+class JsonPlace(_Mapping):
+    """A field of a JSON file in a checkpoint's directory."""
 
-    not_yet = ("pattern", "step_from", "complete_when", "archive_to", "trash", "keep")
+    json_file: Annotated[Inside, Field(alias="json")]
+    """The file, within the checkpoint's directory."""
+    field: Text
+    """The field; dots lead inwards."""
+
+
+class CompleteWhen(_Mapping):
+    """What makes a checkpoint a complete one: one of these."""
+
+    file: Inside | None = None
+    """This file is in the checkpoint's directory."""
+    quiet_for: Seconds | None = None
+    """Nothing in it was modified for so long."""
+    pointer: Inside | None = None
+    """This file beside the checkpoints names the newest complete one, or its step."""
+    json_file: Annotated[Inside | None, Field(alias="json")] = None
+    """This JSON file in the checkpoint's directory has `field`, which is true."""
+    field: Text | None = None
+    """The field of the JSON file; dots lead inwards."""
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        rules = (self.file, self.quiet_for, self.pointer, self.json_file)
+        if sum(rule is not None for rule in rules) != 1:
+            raise ValueError("must have one of file, quiet_for, pointer, or json with field")
+        if (self.json_file is None) != (self.field is None):
+            raise ValueError("must have json and field together: {json: state.json, field: done}")
+        return self
+
+
+class Trash(_Mapping):
+    """What was cleared is purged when it is neither among the last ``keep`` nor that young."""
+
+    keep: NotNegative = 1
+    """How many of the last clearings are never purged."""
+    for_: Annotated[Seconds, Field(alias="for")] = 7 * 86400.0
+    """How long a clearing is never purged."""
+
+
+class Keep(_Mapping):
+    """What ``checkpoints prune`` keeps."""
+
+    last: Positive | None = None
+    """The last so many."""
+    every: Positive | None = None
+    """Those whose step is a multiple."""
+
+
+class Checkpoints(_Mapping):
+    """Where the trainer keeps its checkpoints, and what one is."""
+
     path: TargetPath
     """The folder where the trainer saves, on the target."""
+    pattern: Annotated[str, AfterValidator(_entry)] | None = None
+    """Which entries are checkpoints, as a shell pattern; default: each."""
+    step_from: (
+        Annotated[
+            Annotated[str, AfterValidator(_step_pattern), Tag("text")]
+            | Annotated[JsonPlace, Tag("mapping")],
+            Discriminator(lambda value: "mapping" if isinstance(value, dict) else "text"),
+        ]
+        | None
+    ) = None
+    """A regular expression with one group, the step; or a JSON field in the checkpoint."""
+    complete_when: CompleteWhen | None = None
+    """What makes a checkpoint a complete one; default: each is taken to be complete."""
+    archive_to: TargetPath | None = None
+    """The folder for archives, on the target."""
+    trash: Trash | None = None
+    """What may be purged of that which was cleared; default: nothing."""
+    keep: Keep | None = None
+    """What `checkpoints prune` keeps."""
 
 
 class Metrics(_Mapping):

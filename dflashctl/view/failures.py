@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dflashctl.view import figures
+from dflashctl.view.store_failures import of_the_store
 
 if TYPE_CHECKING:
     from dflashctl.agent.protocol import Failure
@@ -37,7 +38,12 @@ def passed_words(failure: Failure) -> str:
 
 def failure_words(error: Unverified) -> tuple[str, str]:
     """What happened, and what to do, for each code that `protocol.Failure` lists."""
-    return _of_the_run(error) or _of_the_files(error) or _of_the_transaction(error)
+    return (
+        _of_the_run(error)
+        or _of_the_files(error)
+        or of_the_store(error)
+        or _of_the_transaction(error)
+    )
 
 
 def _of_the_run(error: Unverified) -> tuple[str, str] | None:
@@ -107,7 +113,7 @@ def _of_the_files(error: Unverified) -> tuple[str, str] | None:
         case "cannot_rename":
             return (
                 f"{path} cannot be moved aside: {_get(detail, 'reason')}.",
-                "No checkpoint was removed. Move them by hand, then run: dflashctl start",
+                "No checkpoint was moved. Copy them instead, with --archive-checkpoints.",
             )
         case "guarded":
             return (

@@ -6,7 +6,8 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dflashctl.agent.protocol import ClearCheckpoints, StopRun
+from dflashctl.agent.keeping import ClearCheckpoints
+from dflashctl.agent.protocol import StopRun
 from dflashctl.plan.words import counted
 from dflashctl.view.console import ACCENT
 from dflashctl.view.sanitize import one_line

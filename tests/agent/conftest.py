@@ -16,6 +16,7 @@ import pytest
 
 from dflashctl.agent import process
 from dflashctl.agent.apply import perform
+from dflashctl.agent.keeping import StoreSpec
 from dflashctl.agent.observe import observe
 from dflashctl.agent.protocol import (
     Action,
@@ -76,7 +77,7 @@ class Bench:
             "job": "dflash",
             "session": "dflash",
             "tmux_socket": self.socket,
-            "checkpoints": str(self.checkpoints),
+            "checkpoints": StoreSpec(path=str(self.checkpoints)),
             "gpus": False,
         }
         return Look(**{**settings, **more})  # type: ignore[arg-type] # any field, by its name

@@ -15,9 +15,9 @@ import pytest
 from dflashctl.agent import apply, files, gpu, journal, process
 from dflashctl.agent.apply import perform
 from dflashctl.agent.failures import AgentError
+from dflashctl.agent.keeping import ClearCheckpoints
 from dflashctl.agent.protocol import (
     Ask,
-    ClearCheckpoints,
     Commit,
     FileWanted,
     Outcome,
@@ -240,7 +240,7 @@ def test_a_fault_of_ours_ends_the_journal_and_carries_its_traceback(
     def burst(*_: object) -> None:
         raise RuntimeError("burst")
 
-    monkeypatch.setattr("dflashctl.agent.checkpoints.clear", burst)
+    monkeypatch.setattr("dflashctl.agent.aside.clear", burst)
     outcome = bench.commit(clear(bench))
     assert outcome.failure is not None
     assert outcome.failure.code == "internal"

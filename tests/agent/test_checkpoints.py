@@ -3,14 +3,17 @@
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
-from dflashctl.agent import checkpoints
+from dflashctl.agent import aside, checkpoints
+from dflashctl.agent.aside import TRASH
 from dflashctl.agent.failures import AgentError
+from dflashctl.agent.keeping import StoreSpec
 from dflashctl.agent.records import StateFolder
+from dflashctl.agent.seen import CheckpointsSeen
 
 
 @pytest.fixture
@@ -42,19 +45,23 @@ def contents(folder: Path) -> set[str]:
 
 
 def clear(path: Path, transaction: str = "t-1") -> tuple[int, Path]:
-    count, aside = checkpoints.clear(str(path), os.path.realpath(path), transaction)
-    assert aside is not None
-    return count, aside
+    count, folder = aside.clear(str(path), os.path.realpath(path), transaction)
+    assert folder is not None
+    return count, folder
+
+
+def see(path: Path | str, state: StateFolder, dests: Iterable[str]) -> CheckpointsSeen:
+    return checkpoints.see(StoreSpec(path=str(path)), state, dests, [])
 
 
 def test_clearing_a_folder_that_is_not_there_does_nothing(tmp_path) -> None:
-    assert checkpoints.clear(str(tmp_path / "a"), str(tmp_path / "a"), "t") == (0, None)
+    assert aside.clear(str(tmp_path / "a"), str(tmp_path / "a"), "t") == (0, None)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_folder_is_counted_without_following_links(store, state) -> None:
-    seen = checkpoints.see(str(store), state, ())
-    assert (seen.entries, seen.count) == (5, 4), "a hidden file is no checkpoint"
+    seen = see(store, state, ())
+    assert (seen.entries, seen.count) == (5, 3), "a hidden file and a link are no checkpoints"
     assert (seen.latest, seen.latest_step) == ("step-00000200", 200)
     assert seen.latest_at == 200
     assert seen.size is not None
@@ -98,7 +105,7 @@ def test_clearing_twice_keeps_both(store) -> None:
 def test_a_link_is_resolved_and_what_it_leads_to_is_cleared(store, state, tmp_path) -> None:
     link = tmp_path / "link"
     link.symlink_to(store)
-    assert checkpoints.see(str(link), state, ()).real_path == str(store)
+    assert see(link, state, ()).real_path == str(store)
     clear(link)
     assert link.is_symlink()
     assert contents(store) == set()
@@ -111,7 +118,7 @@ def test_a_link_that_was_turned_elsewhere_meanwhile_is_not_followed(store, tmp_p
     link = tmp_path / "link"
     link.symlink_to(other)
     with pytest.raises(AgentError, match="guarded"):
-        checkpoints.clear(str(link), str(store), "t")
+        aside.clear(str(link), str(store), "t")
     assert contents(other) == {"x"}
 
 
@@ -128,29 +135,29 @@ def test_a_link_that_was_turned_elsewhere_meanwhile_is_not_followed(store, tmp_p
     ],
 )
 def test_what_may_never_be_cleared_is_named(path: str, problem: str, state) -> None:
-    assert checkpoints.see(path, state, ()).problem == problem
+    assert see(path, state, ()).problem == problem
 
 
 def test_a_folder_that_holds_a_home_is_guarded(state, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home" / "me"))
     (tmp_path / "home" / "me").mkdir(parents=True)
-    assert checkpoints.see(str(tmp_path / "home"), state, ()).problem == "home"
+    assert see(tmp_path / "home", state, ()).problem == "home"
 
 
 def test_a_folder_that_holds_our_state_or_a_pushed_file_is_guarded(store, tmp_path) -> None:
     inside = StateFolder(path=store / "state")
-    assert checkpoints.see(str(store), inside, ()).problem == "holds_state"
+    assert see(store, inside, ()).problem == "holds_state"
     elsewhere = StateFolder(path=tmp_path / "s")
-    assert checkpoints.see(str(store), elsewhere, [str(store / "t.py")]).problem == "holds_files"
+    assert see(store, elsewhere, [str(store / "t.py")]).problem == "holds_files"
     (tmp_path / "l").symlink_to(store)
     linked = [str(tmp_path / "l" / "t.py")]
-    assert checkpoints.see(str(store), elsewhere, linked).problem == "holds_files"
+    assert see(store, elsewhere, linked).problem == "holds_files"
 
 
 def test_a_file_where_the_folder_should_be_is_named(state, tmp_path) -> None:
     (tmp_path / "a").write_text("")
-    assert checkpoints.see(str(tmp_path / "a"), state, ()).problem == "not_a_directory"
-    assert not checkpoints.see(str(tmp_path / "none"), state, ()).exists
+    assert see(tmp_path / "a", state, ()).problem == "not_a_directory"
+    assert not see(tmp_path / "none", state, ()).exists
 
 
 @pytest.fixture
@@ -168,11 +175,11 @@ def mounted(tmp_path: Path) -> Iterator[Path]:
 def test_the_entries_of_a_mount_point_move_within_it(mounted, state) -> None:
     (mounted / "step-1").mkdir()
     (mounted / ".dot").touch()
-    assert checkpoints.see(str(mounted), state, ()).mount_point
+    assert see(mounted, state, ()).mount_point
     count, aside = clear(mounted)
     assert (count, contents(aside)) == (2, {"step-1", ".dot"})
-    assert [p.name for p in mounted.iterdir()] == [checkpoints.TRASH]
-    assert checkpoints.see(str(mounted), state, ()).entries == 0
+    assert [p.name for p in mounted.iterdir()] == [TRASH]
+    assert see(mounted, state, ()).entries == 0
 
 
 def test_a_bind_mount_within_one_filesystem_is_seen_as_a_mount_point(store, state, tmp_path):
@@ -183,7 +190,7 @@ def test_a_bind_mount_within_one_filesystem_is_seen_as_a_mount_point(store, stat
     subprocess.run(("mount", "--bind", store, place), check=True)
     try:
         before = contents(store)
-        assert checkpoints.see(str(place), state, ()).mount_point
+        assert see(place, state, ()).mount_point
         _, aside = clear(place)
         assert contents(aside) == before
     finally:
@@ -193,10 +200,10 @@ def test_a_bind_mount_within_one_filesystem_is_seen_as_a_mount_point(store, stat
 def test_a_filesystem_that_refuses_the_rename_leaves_all_as_it_was(store, monkeypatch) -> None:
     before = contents(store)
 
-    def refuse(self: Path, target: Path) -> Path:
-        raise OSError(18, "Invalid cross-device link", str(self))
+    def refuse(source: object, _: object) -> None:
+        raise OSError(18, "Invalid cross-device link", str(source))
 
-    monkeypatch.setattr(Path, "rename", refuse)
+    monkeypatch.setattr(os, "rename", refuse)
     with pytest.raises(AgentError, match="cannot_rename"):
         clear(store)
     assert contents(store) == before
@@ -205,14 +212,14 @@ def test_a_filesystem_that_refuses_the_rename_leaves_all_as_it_was(store, monkey
 def test_when_the_new_folder_cannot_take_its_place_the_old_one_comes_back(
     store, monkeypatch
 ) -> None:
-    before, rename = contents(store), Path.rename
+    before, rename = contents(store), os.rename
 
-    def refuse_the_new(self: Path, target: Path) -> Path:
-        if ".fresh-" in self.name:
-            raise PermissionError(13, "Permission denied", str(self))
-        return rename(self, target)
+    def refuse_the_new(source: Path, target: Path) -> None:
+        if ".fresh-" in str(source):
+            raise PermissionError(13, "Permission denied", str(source))
+        rename(source, target)
 
-    monkeypatch.setattr(Path, "rename", refuse_the_new)
+    monkeypatch.setattr(os, "rename", refuse_the_new)
     with pytest.raises(AgentError, match="unwritable"):
         clear(store)
     assert contents(store) == before

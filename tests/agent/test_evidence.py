@@ -58,7 +58,7 @@ def test_checkpoints_of_this_run_alone_count(tmp_path: Path) -> None:
     (store / ".partial-step-9").mkdir()
     seen = CheckpointsSeen(
         path=str(store), real_path=str(store), exists=True, problem=None, mount_point=False,
-        entries=5, count=4, latest=None, latest_step=None, latest_at=None, size=4000,
+        entries=5, count=4, complete=4, latest=None, latest_step=None, latest_at=None, size=4000,
     )  # fmt: skip
     run = replace(RUNNING, started_at=now - 1000)
     found = evidence(folder(tmp_path), run, None, None, seen, 10)

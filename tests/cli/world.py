@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from dflashctl.agent.keeping import ClearCheckpoints
 from dflashctl.agent.optimizing import Detach, Detached, Fetch, Optimize, Optimized, Working
 from dflashctl.agent.protocol import (
     Ask,
-    ClearCheckpoints,
     Commit,
     Event,
     Failure,

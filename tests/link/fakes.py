@@ -62,6 +62,7 @@ def observed_json() -> dict[str, object]:
         "gpus": None,
         "files": [],
         "checkpoints": None,
+        "store": None,
         "disks": [],
         "probe": None,
         "cut": None,
@@ -71,6 +72,9 @@ def observed_json() -> dict[str, object]:
         "dataset": None,
         "optimizer": None,
         "driver": None,
+        "metrics": None,
+        "verdicts": [],
+        "absent": [],
     }
 
 

@@ -215,6 +215,7 @@ EMPTY = CheckpointsSeen(
     mount_point=False,
     entries=0,
     count=0,
+    complete=0,
     latest=None,
     latest_step=None,
     latest_at=None,
@@ -224,6 +225,7 @@ SEVENTEEN = replace(
     EMPTY,
     entries=18,
     count=17,
+    complete=17,
     latest="step-00003400",
     latest_step=3400,
     latest_at=1_795_860_000.0,
@@ -246,6 +248,7 @@ BARE = Observed(
     gpus=GPUS,
     files=tuple(placed(file, sha256=None, mode=None, stored=False) for file in (TRAIN, SCRIPT)),
     checkpoints=EMPTY,
+    store=None,
     disks=(
         DiskSeen(path="/root/.local/state/dflashctl", free=100 * GB, total=200 * GB),
         DiskSeen(path="/root", free=100 * GB, total=200 * GB),

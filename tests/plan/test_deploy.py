@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from dflashctl.agent.keeping import ClearCheckpoints
 from dflashctl.agent.protocol import (
-    ClearCheckpoints,
     PlaceFiles,
     Receive,
     StartRun,

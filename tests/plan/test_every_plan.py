@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dflashctl.agent.keeping import ClearCheckpoints
 from dflashctl.agent.protocol import (
-    ClearCheckpoints,
     PlaceFiles,
     Receive,
     StartRun,
@@ -22,6 +22,7 @@ from dflashctl.plan.model import Desired, Plan
 from dflashctl.plan.start import plan_start
 from dflashctl.plan.steps import lives
 from dflashctl.plan.stop import plan_stop
+from dflashctl.playbook.model import CheckpointSpec
 from tests.plan.scenes import (
     BARE,
     BY_HAND,
@@ -59,6 +60,7 @@ folders = st.none() | st.builds(
         exists=exists,
         entries=count if exists else 0,
         count=count if exists else 0,
+        complete=count if exists else 0,
         problem=problem,
         mount_point=mount,
     ),
@@ -118,8 +120,16 @@ def sights(draw: st.DrawFn) -> Observed:
     return replace(BARE, **parts)
 
 
-jobs = st.sampled_from([DESIRED, with_run(resume=("resume",)), replace(DESIRED, secrets={})])
-flags = st.fixed_dictionaries({name: st.booleans() for name in ("restart", "clear", "wait")})
+KEPT = CheckpointSpec(path="/workspace/checkpoints", archive_to="/workspace/archive")
+jobs = st.sampled_from([DESIRED, with_run(resume=("resume",)), replace(DESIRED, secrets={})]).map(
+    lambda job: replace(job, playbook=replace(job.playbook, checkpoints=KEPT))
+)
+flags = st.fixed_dictionaries(
+    {
+        **{name: st.booleans() for name in ("restart", "clear", "wait")},
+        "archive": st.sampled_from([None, "before"]),
+    }
+)
 
 
 def places(plan: Plan, kind: type[Any]) -> list[int]:
@@ -128,7 +138,7 @@ def places(plan: Plan, kind: type[Any]) -> list[int]:
 
 @given(jobs, sights(), flags)
 def test_what_lives_is_stopped_before_anything_is_cleared_placed_anew_or_started(
-    desired: Desired, seen: Observed, flags: dict[str, bool]
+    desired: Desired, seen: Observed, flags: dict[str, Any]
 ) -> None:
     plan = plan_deploy(desired, seen, **flags)
     stops, starts, clears = (
@@ -148,7 +158,7 @@ def test_what_lives_is_stopped_before_anything_is_cleared_placed_anew_or_started
 
 @given(jobs, sights(), flags)
 def test_without_restart_what_lives_is_neither_stopped_nor_started_nor_cleared(
-    desired: Desired, seen: Observed, flags: dict[str, bool]
+    desired: Desired, seen: Observed, flags: dict[str, Any]
 ) -> None:
     plan = plan_deploy(desired, seen, **{**flags, "restart": False})
     if lives(seen):
@@ -161,7 +171,7 @@ def test_without_restart_what_lives_is_neither_stopped_nor_started_nor_cleared(
 
 @given(jobs, sights(), flags)
 def test_checkpoints_are_cleared_only_when_asked_and_a_guarded_path_never(
-    desired: Desired, seen: Observed, flags: dict[str, bool]
+    desired: Desired, seen: Observed, flags: dict[str, Any]
 ) -> None:
     plan = plan_deploy(desired, seen, **flags)
     if places(plan, ClearCheckpoints):
@@ -173,7 +183,7 @@ def test_checkpoints_are_cleared_only_when_asked_and_a_guarded_path_never(
 
 @given(jobs, sights(), flags)
 def test_a_start_is_always_verified_and_has_all_its_files_in_place(
-    desired: Desired, seen: Observed, flags: dict[str, bool]
+    desired: Desired, seen: Observed, flags: dict[str, Any]
 ) -> None:
     plan = plan_deploy(desired, seen, **flags)
     starts = places(plan, StartRun)
@@ -190,7 +200,7 @@ def test_a_start_is_always_verified_and_has_all_its_files_in_place(
 
 @given(jobs, sights(), flags)
 def test_a_run_that_could_not_get_its_gpus_or_its_session_is_never_let_through(
-    desired: Desired, seen: Observed, flags: dict[str, bool]
+    desired: Desired, seen: Observed, flags: dict[str, Any]
 ) -> None:
     plan = plan_deploy(desired, seen, **flags)
     if places(plan, StartRun) and not plan.refusals:
@@ -203,7 +213,7 @@ def test_a_run_that_could_not_get_its_gpus_or_its_session_is_never_let_through(
 
 @given(jobs, sights(), flags)
 def test_the_same_sight_gives_the_same_plan_and_every_step_its_reason(
-    desired: Desired, seen: Observed, flags: dict[str, bool]
+    desired: Desired, seen: Observed, flags: dict[str, Any]
 ) -> None:
     plan = plan_deploy(desired, seen, **flags)
     assert plan == plan_deploy(desired, seen, **flags)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dflashctl.agent.keeping import StoreSpec
 from dflashctl.agent.protocol import Look, Probe
 from dflashctl.plan.look import look_before_start, look_for
 from dflashctl.playbook.model import PreflightSpec
@@ -10,7 +11,7 @@ from tests.plan.scenes import DESIRED, SCRIPT, TARGET, TRAIN, with_playbook, wit
 CHEAP = Look(
     job="dflash",
     session="dflash",
-    checkpoints="/workspace/checkpoints",
+    checkpoints=StoreSpec(path="/workspace/checkpoints"),
     exit_codes={"75": "interrupted"},
 )
 

@@ -34,10 +34,10 @@ def test_a_run_without_a_pid_yet_is_named_all_the_same() -> None:
 
 
 def test_checkpoints_are_told_with_what_is_known() -> None:
-    assert words.checkpoints(replace(SEVENTEEN, count=1, size=None)) == (
+    assert words.checkpoints(replace(SEVENTEEN, count=1, complete=1, size=None)) == (
         "1 checkpoint (newest step 3400)"
     )
-    assert words.checkpoints(replace(EMPTY, count=2, size=None)) == "2 checkpoints"
+    assert words.checkpoints(replace(EMPTY, count=2, complete=2, size=None)) == "2 checkpoints"
 
 
 def test_a_very_long_command_is_shown_by_its_beginning() -> None:

@@ -326,12 +326,6 @@ def test_a_name_is_of_small_letters_digits_and_dashes(tmp_path: Path, name: str)
         ("distributed: {}", "distributed"),
         ("ready: {metric: step}", "ready.metric"),
         ("ready: {within: 15m}", "ready.within"),
-        ("checkpoints: {path: /x, pattern: a}", "checkpoints.pattern"),
-        ("checkpoints: {path: /x, step_from: a}", "checkpoints.step_from"),
-        ("checkpoints: {path: /x, complete_when: {}}", "checkpoints.complete_when"),
-        ("checkpoints: {path: /x, archive_to: /y}", "checkpoints.archive_to"),
-        ("checkpoints: {path: /x, trash: {}}", "checkpoints.trash"),
-        ("checkpoints: {path: /x, keep: {}}", "checkpoints.keep"),
     ],
 )
 def test_a_field_of_the_format_that_is_not_built_yet_is_refused(
