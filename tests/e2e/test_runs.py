@@ -1,0 +1,130 @@
+"""Runs, rollback and playbooks with steps, typed as a person types them, in a container."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from .conftest import Job, until
+
+pytestmark = pytest.mark.parametrize(
+    "route", [pytest.param("pct", marks=pytest.mark.lab)], indirect=True
+)
+PLAYBOOKS = Path(__file__).parents[2] / "playbooks"
+# What it has learnt is a hash over all its steps: going on from another one shows.
+TRAINER = """\
+import hashlib, json, os, pathlib, signal, sys, time
+folder, stop = pathlib.Path(os.environ["CHECKPOINTS"]), []
+signal.signal(signal.SIGINT, lambda *_: stop.append(1))
+step, learnt = 0, SEED
+found = sorted(folder.glob("step-*/state.json"))
+if "--resume" in sys.argv and found:
+    step, learnt = json.loads(found[-1].read_text())
+print("begins after step", step, flush=True)
+while not stop:
+    step, learnt = step + 1, hashlib.sha256(f"{learnt} {step + 1}".encode()).hexdigest()
+    print(f"step {step} loss {9 / step:.4f} learnt {learnt[:16]}", flush=True)
+    if step % 10 == 0:
+        new = folder / f"step-{step:08d}"
+        new.mkdir(parents=True)
+        (new / "state.json").write_text(json.dumps([step, learnt]))
+        (new / "COMPLETE").touch()
+    time.sleep(0.02)
+sys.exit(75)
+"""
+
+
+@pytest.fixture
+def job(job: Job) -> Job:
+    write(job, "first")
+    return job
+
+
+def write(job: Job, seed: str, **changes: Any) -> None:
+    """The job with a trainer that begins with ``seed``, and can go on from a checkpoint."""
+    command = [job.route.python, job.train_py]
+    run = {
+        "command": command,
+        "resume": [*command, "--resume"],
+        "cwd": job.route.tmp,
+        "env_base": "minimal",
+        "env": {"CHECKPOINTS": job.checkpoints, "SEED": seed},
+        "exit_codes": {75: "interrupted"},
+    }
+    files = [{"source": "payload/train.py", "dest": job.train_py}]
+    job.write(files=files, run=run, **changes)
+    (job.folder / "payload" / "train.py").write_text(f'SEED = "{seed}"\n{TRAINER}')
+
+
+def target(answer: str) -> dict[str, Any]:
+    (only,) = json.loads(answer)["targets"].values()
+    assert isinstance(only, dict)
+    return only
+
+
+def test_a_rollback_brings_an_earlier_runs_release_back(job: Job) -> None:
+    job.ok("deploy")
+    first = target(job.ok("runs", "show", "--json"))
+    assert first["facts"]["python"]
+    write(job, "second")
+    plan = job.dflashctl("deploy", "--restart", "--clear-checkpoints", "--dry-run")
+    assert plan.returncode == 10
+    assert '-SEED = "first"' in plan.stdout
+    job.ok("deploy", "--restart", "--clear-checkpoints")
+    until(lambda: "step" in job.sh('ls "$1"', job.checkpoints))
+
+    diff = target(job.ok("runs", "diff", "--json"))
+    assert '+SEED = "second"' in diff["files"][0]["diff"]
+    assert diff["env"] == [{"name": "SEED", "first": "first", "second": "second"}]
+
+    # Nothing of this machine is needed but the playbook itself.
+    (job.folder / "payload" / "train.py").unlink()
+    job.ok("rollback")
+    third = target(job.ok("runs", "show", "--json"))
+    assert (third["repeats"], third["release"], third["files"]) == (
+        first["id"], first["release"], first["files"],
+    )  # fmt: skip
+    assert third["env"]["SEED"] == "first"
+    assert third["resumed_from"].startswith("step-")
+    assert job.sh('head -n 1 "$1"', job.train_py) == 'SEED = "first"\n'
+    listed = target(job.ok("runs", "--json"))
+    assert (len(listed["runs"]), listed["current"]) == (3, third["id"])
+    assert [run["state"] for run in listed["runs"]] == ["STOPPED", "STOPPED", "RUNNING"]
+
+
+def test_steps_of_a_playbook_are_done_once_and_left_out_when_they_are_done(job: Job) -> None:
+    text = (PLAYBOOKS / "provision.yml").read_text().replace("/root/venv", f"{job.route.tmp}/venv")
+    steps = yaml.safe_load(text)["steps"]
+    assert [step["when"]["missing"] for step in steps[:2]] == [
+        ["tmux"], [f"{job.route.tmp}/venv/bin/python"],
+    ]  # fmt: skip
+    # The container has no network; and its Python no ensurepip.
+    steps[1]["command"] += ["--without-pip"]
+    steps[1]["command"][0] = job.route.python
+    path = job.folder / "provision.yml"
+    path.write_text(yaml.safe_dump({"version": 1, "name": "dflash", "steps": steps}))
+    done = job.dflashctl("play", str(path))
+    assert done.returncode == 66, done.stderr
+    assert "no torch for this Python" in done.stderr
+    assert "step 1 (run) is left out: tmux is there" in done.stderr
+
+    again = job.dflashctl("play", str(path), "--dry-run", "--json")
+    assert again.returncode == 10
+    plan = target(again.stdout)["plan"]
+    assert ([step["action"] for step in plan["steps"]], len(plan["notes"])) == (
+        ["execute_command"], 2,
+    )  # fmt: skip
+
+
+def test_a_restart_may_be_written_as_steps(job: Job) -> None:
+    job.ok("deploy")
+    until(lambda: "step" in job.sh('ls "$1"', job.checkpoints))
+    verbs = ("stop", "clear_checkpoints", "push", "start", "wait_ready")
+    write(job, "second", steps=[{"do": verb} for verb in verbs])
+    job.ok("play", str(job.folder / "deploy.yml"))
+    run = target(job.ok("runs", "show", "--json"))
+    assert (run["state"], run["env"]["SEED"], run["resumed_from"]) == ("RUNNING", "second", None)
