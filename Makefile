@@ -12,7 +12,7 @@ unexport DFLASHCTL_INVENTORY DFLASHCTL_PLAYBOOK
 SIDE_BY_SIDE = -n 4 --dist worksteal
 LAB_PACKAGES = tmux openssh-client openssh-server lxc debootstrap tini iproute2
 
-.PHONY: help venv packages lint format test test-quick restarts demo schemas constraints clean
+.PHONY: help venv packages lint format test test-quick restarts demo docs schemas constraints clean
 
 help:
 	@echo 'make demo         the main job on this machine: deploy a small trainer, watch it, stop it'
@@ -23,6 +23,7 @@ help:
 	@echo 'make format       let ruff rewrite what it can'
 	@echo 'make venv         .venv with all that development needs'
 	@echo 'make packages     the Debian packages that the tests need'
+	@echo 'make docs         docs/errors.md anew, from the program itself'
 	@echo 'make schemas      schemas/*.json anew, from the models of inventory and playbook'
 	@echo 'make constraints  constraints.txt anew, from the newest releases'
 	@echo 'make clean        remove what the above made, the lab included'
@@ -68,6 +69,9 @@ restarts: packages venv
 demo: venv
 	@sh tests/lab/install-packages.sh tmux
 	@PATH="$(CURDIR)/$(BIN):$$PATH" playbooks/demo/run-demo.sh
+
+docs: venv
+	$(BIN)/python -m make.errors_page
 
 schemas: venv
 	$(BIN)/python -m make.schemas

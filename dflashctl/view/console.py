@@ -203,16 +203,35 @@ class Screen:
 
 
 def wrapped(body: Text, width: int) -> Iterable[Text]:
-    """Lines of at most ``width`` cells. A longer word stays whole, so that it can be copied."""
+    """Lines of at most ``width`` cells.
+
+    A longer word stays whole, and so does a command that a line can hold: both are there
+    to be copied.
+    """
     from rich.cells import cell_len
 
-    breaks, used = [], 0
-    for word in re.finditer(r"\S+\s*", body.plain):
-        if used and used + cell_len(word[0].rstrip()) > width:
+    commands = [found.span() for found in _COMMAND.finditer(body.plain)]
+    whole = {begin: end for begin, end in commands if cell_len(body.plain[begin:end]) <= width}
+    breaks, used, kept = [], 0, 0
+    for word in _WORD.finditer(body.plain):
+        if not word[0] or word.start() < kept:
+            continue  # it went with the command's first word
+        kept = whole.get(word.start(), 0)
+        rest = _WORD.match(body.plain, kept or word.start())
+        part = body.plain[word.start() : rest.end()] if rest else word[0]
+        if used and used + cell_len(part.rstrip()) > width:
             breaks.append(word.start())
             used = 0
-        used += cell_len(word[0])
+        used += cell_len(part)
     return body.divide(breaks)
+
+
+_WORD = re.compile(r"\S*\s*")
+# What a message names as the thing to type, after a colon and up to the sentence's end.
+_COMMAND = re.compile(
+    r"(?<=: )(?:dflashctl|ssh|ssh-keygen|systemctl|nvidia-modprobe) .+?"
+    r"(?=[.,;)]*(?: [A-Z]| or | and |$))"
+)
 
 
 class _CleanHandler(logging.Handler):

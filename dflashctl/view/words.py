@@ -109,7 +109,7 @@ def _mistake(error: e.UserMistake) -> Words:  # noqa: PLR0911 - one a branch
             )
         case e.MissingSetting():
             return Words(
-                message=f"{error.verb} needs {error.setting}, and {error.path} does not say it.",
+                message=f"{error.verb} needs `{error.setting}`, and {error.path} does not have it.",
                 next=f"Add {error.setting} to {error.path.name}.",
             )
         case e.SourceUnreadable():

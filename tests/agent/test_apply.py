@@ -207,6 +207,7 @@ def test_another_jobs_cut_transaction_is_not_ours(bench: Bench) -> None:
     assert bench.observe().state == "NONE"
 
 
+@pytest.mark.provokes("unverified.gpu_held")
 def test_nothing_starts_while_somebody_holds_a_gpu(bench: Bench, monkeypatch) -> None:
     stranger = Holder(pid=42, name="vllm", user="bob", devices=("/dev/nvidia0",), ours=False)
     bench.start(R1, "sleep 60")
@@ -222,6 +223,7 @@ def test_nothing_starts_while_somebody_holds_a_gpu(bench: Bench, monkeypatch) ->
     assert bench.commit(free).failure is None, "a job that uses none does not mind"
 
 
+@pytest.mark.provokes("unverified.env_mismatch")
 def test_an_environment_that_is_not_as_declared_fails_the_start(bench: Bench, monkeypatch) -> None:
     bench.start(R1, "sleep 60")
     wanted = trainer(R2, ("sleep", "60"), env={"A": "1"}, secrets={"B": "2"})
@@ -234,6 +236,7 @@ def test_an_environment_that_is_not_as_declared_fails_the_start(bench: Bench, mo
     assert outcome.failure.detail == {"names": ["A", "B", process.RUN_MARKER]}
 
 
+@pytest.mark.provokes("unverified.internal")
 def test_a_fault_of_ours_ends_the_journal_and_carries_its_traceback(
     bench: Bench, monkeypatch
 ) -> None:

@@ -111,6 +111,7 @@ def test_a_link_is_resolved_and_what_it_leads_to_is_cleared(store, state, tmp_pa
     assert contents(store) == set()
 
 
+@pytest.mark.provokes("unverified.guarded")
 def test_a_link_that_was_turned_elsewhere_meanwhile_is_not_followed(store, tmp_path) -> None:
     other = tmp_path / "precious" / "data"
     other.mkdir(parents=True)
@@ -197,6 +198,7 @@ def test_a_bind_mount_within_one_filesystem_is_seen_as_a_mount_point(store, stat
         subprocess.run(("umount", place), check=True)
 
 
+@pytest.mark.provokes("unverified.cannot_rename")
 def test_a_filesystem_that_refuses_the_rename_leaves_all_as_it_was(store, monkeypatch) -> None:
     before = contents(store)
 
@@ -209,6 +211,7 @@ def test_a_filesystem_that_refuses_the_rename_leaves_all_as_it_was(store, monkey
     assert contents(store) == before
 
 
+@pytest.mark.provokes("unverified.unwritable")
 def test_when_the_new_folder_cannot_take_its_place_the_old_one_comes_back(
     store, monkeypatch
 ) -> None:

@@ -89,6 +89,7 @@ def test_an_upload_that_was_cut_is_refused_and_leaves_no_blob(state, tmp_path, c
     assert list(state.blobs.iterdir()) == []
 
 
+@pytest.mark.provokes("unverified.bad_upload")
 def test_an_upload_with_another_content_is_refused(state, tmp_path) -> None:
     file = wanted(tmp_path / "a", b"right")
     stage(state, {file.sha256: b"wrong"})
@@ -205,6 +206,7 @@ def tiny(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(("umount", place), check=True)
 
 
+@pytest.mark.provokes("unverified.disk_full")
 def test_a_full_disk_is_called_a_full_disk_and_the_old_file_stays(state, tiny) -> None:
     dest = tiny / "train.py"
     dest.write_bytes(b"old")

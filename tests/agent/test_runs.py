@@ -122,6 +122,7 @@ def test_how_a_run_ended_is_recorded(
     assert run.processes == 0
 
 
+@pytest.mark.provokes("unverified.died_early")
 def test_a_trainer_that_dies_early_fails_the_start_with_its_last_lines(bench: Bench) -> None:
     outcome = bench.start(R1, "echo loading; echo 'ValueError: no data' >&2; exit 1", alive_for=5)
     code, detail = failed(outcome)
@@ -395,6 +396,7 @@ def test_a_socket_that_tmux_cannot_make_is_told_in_its_words_at_once(bench: Benc
     assert "no_socket_folder" in outcome.observed.problems
 
 
+@pytest.mark.provokes("unverified.start_failed")
 def test_a_second_start_under_a_living_session_is_refused(bench: Bench) -> None:
     bench.start(R1, "sleep 60")
     code, detail = failed(bench.start(R2, "sleep 60"))
@@ -434,3 +436,43 @@ def test_restarts_in_a_row_all_succeed(bench: Bench) -> None:
         )
         assert outcome.failure is None, outcome
     assert bench.sessions() == ["dflash"]
+
+
+@pytest.mark.provokes("unverified.no_user")
+def test_a_user_who_is_not_there_starts_nothing(bench: Bench) -> None:
+    outcome = bench.start(R1, "true", user="no-such-user")
+    assert outcome.failure is not None
+    assert (outcome.failure.code, outcome.failure.detail) == ("no_user", {"user": "no-such-user"})
+    assert bench.sessions() == []
+
+
+@pytest.mark.provokes("unverified.still_alive")
+def test_what_not_even_kill_ends_is_told_by_its_pids(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.start(R1, "sleep 60")
+    # As with a process that is stuck in the kernel: signals change nothing.
+    with monkeypatch.context() as deaf:
+        deaf.setattr(process, "send", lambda *_: None)
+        deaf.setattr(process, "TERM_GRACE_S", 0.1)
+        deaf.setattr(process, "KILL_GRACE_S", 0.1)
+        outcome = bench.stop(R1, grace=0.1)
+    assert outcome.failure is not None
+    assert outcome.failure.code == "still_alive"
+    assert outcome.failure.detail["pids"]
+    assert outcome.observed.state == "RUNNING"
+    assert bench.stop(R1).failure is None
+
+
+@pytest.mark.provokes("unverified.system")
+def test_what_the_system_refuses_in_the_middle_is_told_with_its_reason(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise OSError(5, "Input/output error", str(bench.folder))
+
+    monkeypatch.setattr(launch, "_record", broken)
+    outcome = bench.start(R1, "true")
+    assert outcome.failure is not None
+    assert outcome.failure.code == "system"
+    assert outcome.failure.detail["reason"] == "Input/output error"

@@ -29,6 +29,7 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal, "require", lambda _: None)
 
 
+@pytest.mark.provokes("no_terminal")
 def test_without_a_terminal_it_says_so_before_anything_is_contacted(world: World) -> None:
     result = world.run("attach")
     assert result.code == 2
@@ -65,6 +66,7 @@ def test_looking_on_is_read_only() -> None:
     assert "-r" not in words()
 
 
+@pytest.mark.provokes("nothing_runs")
 @pytest.mark.usefixtures("on_terminal")
 def test_with_nothing_running_there_is_nothing_to_attach_to(world: World) -> None:
     world.answers = [replace(OVER, files=())]

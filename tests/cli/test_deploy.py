@@ -140,6 +140,7 @@ def test_without_tmux_there_the_target_lacks_something(world: World) -> None:
     assert world.commits == []
 
 
+@pytest.mark.provokes("unverified")
 def test_a_run_that_dies_early_is_unverified_and_its_last_lines_are_shown(world: World) -> None:
     log = ["Traceback (most recent call last):", "\x1b]0;x\x07KeyError: 'x'"]
     world.commit = failing("died_early", exit_code=1, signal=None, after_s=2.0, log=log)
@@ -152,6 +153,7 @@ def test_a_run_that_dies_early_is_unverified_and_its_last_lines_are_shown(world:
     assert result.out == ""
 
 
+@pytest.mark.provokes("stale")
 @pytest.mark.parametrize(
     ("error", "code"),
     [
@@ -305,6 +307,7 @@ def test_a_playbook_without_a_run_cannot_be_deployed(world: World) -> None:
     assert "deploy needs run" in result.err
 
 
+@pytest.mark.provokes("too_many_targets")
 def test_several_targets_are_one_too_many(world: World) -> None:
     result = world.run("deploy", "-t", "training")
     assert result.code == 2

@@ -173,6 +173,7 @@ def test_a_dry_run_has_the_plan_and_code_10(world: World) -> None:
     assert value["targets"]["here"]["plan"]["steps"]
 
 
+@pytest.mark.provokes("refused")
 def test_a_refusal_lists_its_reasons(world: World) -> None:
     world.answers = [replace(BUSY, files=())]
     value = answer(world, "deploy", "--clear-checkpoints")

@@ -85,12 +85,14 @@ def test_a_global_option_in_the_wrong_place_is_told_where_it_goes(world: World) 
     assert "--debug goes before the verb" in world.run("status", "--debug").err
 
 
+@pytest.mark.provokes("unknown_target")
 def test_an_unknown_target_is_told_with_its_near_ones(world: World) -> None:
     result = world.run("status", "-t", "dflsh")
     assert result.code == 2
     assert "dflash" in result.err
 
 
+@pytest.mark.provokes("no_file")
 def test_no_inventory_is_told_with_the_places_looked_in(world: World) -> None:
     (world.cwd / "inventory" / "hosts.yml").unlink()
     result = world.run("status")
@@ -113,6 +115,7 @@ def test_the_inventory_shows_the_ways_and_marks_the_default(world: World) -> Non
     assert "ssh 192.0.2.61, via root@192.0.2.6" in out
 
 
+@pytest.mark.provokes("internal")
 @pytest.mark.parametrize("verb", ["deploy", "status", "stop", "start", "logs"])
 def test_a_fault_of_ours_is_one_line_without_a_traceback(world: World, verb: str) -> None:
     world.answers = [ZeroDivisionError("oh no")]
@@ -138,6 +141,7 @@ def test_a_fault_in_json_is_an_object(world: World) -> None:
     assert json.loads(result.out)["error"]["code"] == "internal"
 
 
+@pytest.mark.provokes("interrupted")
 @pytest.mark.parametrize("verb", ["deploy", "status", "stop", "start"])
 def test_ctrl_c_is_130_and_touches_nothing(world: World, verb: str) -> None:
     world.answers = [KeyboardInterrupt()]

@@ -40,6 +40,7 @@ def pass_the_first(commit: Commit, on_event: Callable[[Event], None]) -> Outcome
     return Outcome(run_id=None, failed_at=None, failure=None, observed=replace(BARE, gpus=None))
 
 
+@pytest.mark.provokes("unverified.command_failed")
 def test_the_steps_are_one_plan_and_one_transaction(world: World, file: str) -> None:
     world.answers = [replace(BUSY, absent=("/venv",), files=())]
     world.commit = pass_the_first

@@ -54,6 +54,7 @@ def test_a_diff_of_two_runs_shows_files_without_their_control_sequences(past: Wo
     assert "+print('new')" in out
 
 
+@pytest.mark.provokes("unknown_run")
 def test_an_unknown_run_is_a_mistake_that_says_how_one_is_named(past: World) -> None:
     result = past.run("runs", "show", "nope")
     assert result.code == 2

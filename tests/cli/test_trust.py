@@ -35,6 +35,7 @@ def place(sshd: Sshd) -> str:
     return f"{sshd.user}@{sshd.host}:{sshd.port}"
 
 
+@pytest.mark.provokes("needs_yes")
 def test_without_a_terminal_it_asks_for_a_word(run, sshd: Sshd, tmp_path: Path):
     result = run("trust", place(sshd), "--known-hosts-file", "known")
     assert result.code == 2
@@ -63,6 +64,7 @@ def test_a_recorded_key_is_one_that_ssh_knows(run, sshd: Sshd, tmp_path: Path, h
     assert len((tmp_path / "known").read_text().splitlines()) == 2
 
 
+@pytest.mark.provokes("other_fingerprint")
 def test_another_fingerprint_than_the_named_one_is_refused(run, sshd: Sshd, tmp_path: Path):
     words = ("--known-hosts-file", "known", "--fingerprint", "SHA256:x")
     result = run("trust", place(sshd), *words)
@@ -151,6 +153,7 @@ def test_this_machine_has_no_key_to_trust(run, tmp_path: Path):
     assert run("trust", "here").code == 0
 
 
+@pytest.mark.provokes("bad_address")
 @pytest.mark.parametrize("word", ["a b", "a,b", "x:99999999", "user@", "a/b"])
 def test_what_is_no_address_is_told(run, word: str):
     result = run("trust", word)

@@ -91,6 +91,7 @@ def test_no_inventory_and_no_playbook_tell_where_they_were_looked_for(
         assert name in done.stderr
 
 
+@pytest.mark.provokes("bad_file")
 def test_every_mistake_of_a_playbook_is_told_at_once_with_its_line(here: Job) -> None:
     (here.folder / "deploy.yml").write_text(
         "version: 1\nname: dflash\nsesion: x\nrun: {command: bash x}\nstop: {grace: soon}\n"
@@ -100,12 +101,14 @@ def test_every_mistake_of_a_playbook_is_told_at_once_with_its_line(here: Job) ->
         assert line in text
 
 
+@pytest.mark.provokes("source_unreadable")
 def test_a_missing_source_file_is_named(here: Job) -> None:
     (here.folder / "payload" / "train.py").unlink()
     assert "train.py" in refused(here, 2, "bad_file", "deploy")
     assert here.status()["state"] == "NONE", "what pushes nothing does not need it"
 
 
+@pytest.mark.provokes("unreachable")
 def test_a_host_that_does_not_answer(by_ssh: Job) -> None:
     change_inventory(by_ssh, lambda host: host.update(port=free_port()))
     assert "refused" in refused(by_ssh, 69, "unreachable")
@@ -130,12 +133,14 @@ def test_a_server_that_is_no_sshd(by_ssh: Job) -> None:
         refused(by_ssh, 69, "unreachable")
 
 
+@pytest.mark.provokes("not_let_in")
 def test_a_key_that_is_refused(by_ssh: Job) -> None:
     make_key(by_ssh.folder / "other")
     change_inventory(by_ssh, lambda host: host.update(identity_file=str(by_ssh.folder / "other")))
     refused(by_ssh, 77, "not_let_in")
 
 
+@pytest.mark.provokes("host_key_unknown")
 def test_an_unknown_host_key_shows_its_fingerprint(by_ssh: Job, sshd: Sshd) -> None:
     (by_ssh.folder / "empty").touch()
     change_inventory(by_ssh, lambda h: h.update(known_hosts_file=str(by_ssh.folder / "empty")))
@@ -144,6 +149,7 @@ def test_an_unknown_host_key_shows_its_fingerprint(by_ssh: Job, sshd: Sshd) -> N
     assert (by_ssh.folder / "empty").read_text() == ""
 
 
+@pytest.mark.provokes("host_key_changed")
 def test_a_changed_host_key_shows_both_fingerprints(by_ssh: Job, sshd: Sshd) -> None:
     make_key(by_ssh.folder / "imposter")
     public = (by_ssh.folder / "imposter.pub").read_text()
@@ -153,16 +159,19 @@ def test_a_changed_host_key_shows_both_fingerprints(by_ssh: Job, sshd: Sshd) -> 
     assert refused(by_ssh, 76, "host_key_changed").count("SHA256:") == 2
 
 
+@pytest.mark.provokes("container_stopped")
 def test_a_container_that_is_stopped(by_pct: Job, lab: Lab) -> None:
     change_inventory(by_pct, lambda h: h["containers"]["box"].update(vmid=lab.stopped.vmid))
     assert "pct start 202" in refused(by_pct, 78, "container_stopped")
 
 
+@pytest.mark.provokes("no_such_container")
 def test_a_container_that_does_not_exist(by_pct: Job) -> None:
     change_inventory(by_pct, lambda host: host["containers"]["box"].update(vmid=999))
     assert "999" in refused(by_pct, 78, "no_such_container")
 
 
+@pytest.mark.provokes("missing_tool")
 def test_a_target_without_python(by_pct: Job) -> None:
     change_inventory(by_pct, lambda h: h["containers"]["box"].update(python="/usr/bin/python9"))
     assert "python9" in refused(by_pct, 78, "missing_tool")
@@ -235,6 +244,7 @@ def test_a_full_disk_is_called_so_and_a_retry_works_when_there_is_room(by_pct: J
         by_pct.sh('umount -l "$1"', place)
 
 
+@pytest.mark.provokes("lock_held")
 def test_a_second_deploy_at_the_same_time_is_told_who_is_at_work(here: Job) -> None:
     (here.folder / "payload" / "start_training.sh").write_text(
         "trap '' INT; while :; do sleep 0.1; done\n"

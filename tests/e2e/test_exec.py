@@ -68,6 +68,7 @@ def lives(job: Job, word: str) -> bool:
     return bool(job.route.run(("sh", "-c", script), stdin=word).stdout)
 
 
+@pytest.mark.provokes("cannot_run")
 def test_streams_stay_apart_and_the_exit_code_is_passed_on(job: Job) -> None:
     done = run(job, "sh", "-c", "cat; echo oops >&2; exit 7", stdin=b"\0\xff\r\n")
     assert (done.returncode, done.stdout, done.stderr) == (7, b"\0\xff\r\n", b"oops\n")

@@ -31,6 +31,7 @@ def test_a_container_is_chosen_by_its_own_name_where_no_other_has_it() -> None:
     assert chosen("kpro6/dflash") == ["kpro6/dflash"]
 
 
+@pytest.mark.provokes("ambiguous_target")
 def test_a_name_that_several_hosts_have_is_ambiguous() -> None:
     with pytest.raises(AmbiguousTarget) as caught:
         chosen("eval")

@@ -119,6 +119,7 @@ def test_a_host_to_paste_is_an_inventory_of_its_own(tmp_path: Path):
     assert [one.name for one in load_inventory(path).targets] == ["kpro7", "kpro7/one"]
 
 
+@pytest.mark.provokes("cannot_write")
 def test_a_file_keeps_its_mode_and_its_mark_and_a_link_stays_one(tmp_path: Path):
     real, link = tmp_path / "real.yml", tmp_path / "hosts.yml"
     real.write_bytes(b"\xef\xbb\xbfversion: 1\n")

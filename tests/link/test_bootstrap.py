@@ -124,6 +124,7 @@ def test_a_link_in_the_place_of_the_files_is_replaced_and_not_followed(
     assert [entry.name for entry in elsewhere.iterdir()] == ["kept"]
 
 
+@pytest.mark.provokes("refused.agent_cache")
 def test_a_cache_that_is_a_link_is_refused(here: Target, home: Path, tmp_path: Path):
     (tmp_path / "elsewhere").mkdir()
     (home / ".cache").mkdir()

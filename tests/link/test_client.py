@@ -147,6 +147,7 @@ def test_logs_of_no_run_say_so(start: Start):
 # --- what goes wrong -------------------------------------------------------------------
 
 
+@pytest.mark.provokes("link_lost")
 def test_silence_is_a_lost_link(start: Start):
     agent = start("hear(); time.sleep(30)")
     agent._silence_s = 0.3
@@ -198,6 +199,7 @@ def test_a_line_without_end_is_not_collected_for_ever(
         agent.observe(LOOK)
 
 
+@pytest.mark.provokes("refused.unwritable")
 @pytest.mark.parametrize(
     ("failure", "expected", "said"),
     [
@@ -331,6 +333,7 @@ def test_a_disk_that_fills_up_midway_ends_the_sending(
     assert caught.value.refusals[0].code == "disk_full"
 
 
+@pytest.mark.provokes("refused.disk_full")
 def test_too_little_room_is_told_before_anything_is_sent(start: Start, tmp_path: Path):
     files, wanted = payload(tmp_path)
     agent = start('hear(); say(Failure(code="disk_full", detail={"path":"/","free":0,"needed":9}))')

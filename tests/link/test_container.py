@@ -131,6 +131,7 @@ def test_nothing_is_removed_where_no_temporary_folder_was_made():
     assert [words[0] for words in host.ran] == ["pct", "mktemp"]
 
 
+@pytest.mark.provokes("not_root")
 @pytest.mark.parametrize(
     ("exit_code", "answer", "expected"),
     [

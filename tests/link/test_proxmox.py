@@ -70,6 +70,7 @@ def test_each_container_s_configuration_is_asked_for(pct: Pct, tmp_path: Path):
     assert [call[0] for call in pct.calls()] == ["list", "config", "config", "config"]
 
 
+@pytest.mark.provokes("pct_failed")
 def test_pct_that_refuses_is_told_in_its_words(bin_folder: Path):
     program(bin_folder, "pct", "echo please run as root >&2; exit 255")
     seen = ask()

@@ -216,6 +216,7 @@ def test_without_waiting_the_start_alone_is_verified() -> None:
     assert said(plan, VerifyRun)[1] == "--no-wait"
 
 
+@pytest.mark.provokes("refused.clear_while_running")
 def test_clearing_under_a_running_job_is_refused() -> None:
     plan = plan_deploy(DESIRED, BUSY, restart=False, clear=True, wait=True)
     assert codes(plan) == ["clear_while_running"]

@@ -70,6 +70,7 @@ def test_a_start_without_a_push_uses_what_lies_there_or_is_refused() -> None:
     assert action(plan, StartRun).about.source is None
 
 
+@pytest.mark.provokes("refused.*_while_running")
 def test_checkpoints_are_not_cleared_under_a_running_job() -> None:
     plan = play(BUSY, "clear_checkpoints")
     assert codes(plan) == ["clear_while_running"]

@@ -53,12 +53,20 @@ def test_a_target_in_order_gives_no_refusal() -> None:
         assert deploy(seen).refusals == ()
 
 
+@pytest.mark.provokes("refused.no_tmux")
 def test_no_tmux() -> None:
     seen = replace(BARE, tmux=None)
     assert only_refusal(seen)[0] == "no_tmux"
     assert (lacks(seen), lacks(BARE)) == ("tmux", None)
 
 
+@pytest.mark.provokes(
+    "refused.gpu_held",
+    "refused.gpus_missing",
+    "refused.gpus_unreadable",
+    "refused.gpus_unresponsive",
+    "refused.no_uvm",
+)
 @pytest.mark.parametrize(
     ("gpus", "code", "words"),
     [
@@ -126,6 +134,7 @@ def test_a_job_that_wants_no_gpu_does_not_mind_them() -> None:
         assert deploy(replace(BARE, gpus=gpus), desired).refusals == ()
 
 
+@pytest.mark.provokes("refused.free_space")
 def test_too_little_free_space_for_the_run() -> None:
     full = (*BARE.disks[:2], DiskSeen(path="/workspace/checkpoints", free=3 * GB, total=9 * GB))
     code, message = only_refusal(replace(BARE, disks=full))
@@ -151,6 +160,7 @@ def test_free_space_is_asked_of_the_home_without_either() -> None:
     assert "/root/.local/state/dflashctl" in only_refusal(seen, desired)[1]
 
 
+@pytest.mark.provokes("refused.no_room")
 def test_files_need_room_twice_where_records_are_and_once_in_place() -> None:
     one_disk = tuple(replace(disk, free=8 * GB, total=9 * GB) for disk in BARE.disks)
     for size, expected in ((2 * GB, []), (3 * GB, ["no_room"])):
@@ -182,6 +192,7 @@ def test_each_disk_is_reckoned_by_itself() -> None:
     )
 
 
+@pytest.mark.provokes("refused.cannot_place")
 @pytest.mark.parametrize(
     ("problem", "words"),
     [
@@ -211,6 +222,9 @@ def test_every_problem_is_told_at_once() -> None:
     assert codes(plan) == ["cannot_place", "cannot_place", "no_tmux", "no_cwd"]
 
 
+@pytest.mark.provokes(
+    "refused.cannot_become_user", "refused.no_cwd", "refused.no_socket_folder", "refused.no_user"
+)
 @pytest.mark.parametrize(
     ("problem", "words"),
     [
@@ -225,6 +239,7 @@ def test_surroundings_that_a_run_cannot_start_in(problem: str, words: str) -> No
     assert only_refusal(seen, with_run(user="trainer")) == (problem, words)
 
 
+@pytest.mark.provokes("refused.guarded")
 @pytest.mark.parametrize(
     ("problem", "words"),
     [
@@ -252,6 +267,7 @@ def test_an_interpreter_that_works_and_has_all_modules() -> None:
     assert deploy(replace(BARE, probe=probe()), PROBING).refusals == ()
 
 
+@pytest.mark.provokes("refused.missing_imports")
 def test_modules_that_cannot_be_imported() -> None:
     seen = replace(BARE, probe=probe(missing=("torch (ModuleNotFoundError)",)))
     assert only_refusal(seen, PROBING) == (
@@ -260,6 +276,7 @@ def test_modules_that_cannot_be_imported() -> None:
     )
 
 
+@pytest.mark.provokes("refused.python_unusable")
 @pytest.mark.parametrize(
     ("problem", "words"),
     [

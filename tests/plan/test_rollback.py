@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from dflashctl.agent.protocol import PlaceFiles, StartRun
 from dflashctl.agent.recorded import RunRecord
 from dflashctl.agent.seen import Observed
@@ -76,12 +78,14 @@ def test_where_checkpoints_stay_it_goes_on_from_them_and_says_so() -> None:
     assert "goes on" in plan.notes[0]
 
 
+@pytest.mark.provokes("refused.secrets_missing")
 def test_a_secret_that_cannot_be_found_is_refused_by_its_name() -> None:
     plan = rollback(BUSY, secrets={})
     assert codes(plan) == ["secrets_missing"]
     assert "WANDB_API_KEY" in plan.refusals[0].message
 
 
+@pytest.mark.provokes("refused.not_kept")
 def test_contents_that_are_gone_are_refused_by_their_places() -> None:
     files = (replace(RECORD.files[0], kept=False), RECORD.files[1])
     plan = rollback(BUSY, replace(RECORD, files=files))

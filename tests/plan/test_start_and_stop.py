@@ -106,6 +106,7 @@ def test_start_uses_the_targets_own_files_and_says_that_they_differ() -> None:
     )
 
 
+@pytest.mark.provokes("refused.not_deployed")
 def test_start_before_any_deploy_is_refused_and_points_at_deploy() -> None:
     plan = plan_start(DESIRED, BARE, wait=True)
     assert codes(plan) == ["not_deployed"]
@@ -133,6 +134,7 @@ def test_start_without_waiting_asks_for_no_time_alive() -> None:
     assert action(plan_start(DESIRED, DEPLOYED, wait=False), VerifyRun).alive_for_s == 0
 
 
+@pytest.mark.provokes("missing_setting")
 def test_start_without_run_in_the_playbook_says_what_is_missing() -> None:
     with pytest.raises(MissingSetting):
         plan_start(with_playbook(run=None), DEPLOYED, wait=True)

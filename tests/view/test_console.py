@@ -9,7 +9,7 @@ import pytest
 from rich.text import Text
 
 from dflashctl.errors import Unreachable
-from dflashctl.view.console import ReaderGone, Screen
+from dflashctl.view.console import ReaderGone, Screen, wrapped
 from dflashctl.view.outcome import show_error
 
 
@@ -159,3 +159,15 @@ def test_the_debug_log_is_clean(capsys: pytest.CaptureFixture[str]) -> None:
         root.handlers[:] = handlers
         root.setLevel(level)
     assert "dflashctl.test: it said hello\n" in capsys.readouterr().err
+
+
+def test_a_command_that_a_line_can_hold_is_not_broken() -> None:
+    said = "Nothing runs there, as was seen. Try: dflashctl status -t kpro6/dflash. Or go home."
+    lines = [line.plain.rstrip() for line in wrapped(Text(said), 50)]
+    assert lines == [
+        "Nothing runs there, as was seen. Try:",
+        "dflashctl status -t kpro6/dflash. Or go home.",
+    ]
+    lines = [line.plain.rstrip() for line in wrapped(Text(said), 20)]
+    assert "".join(lines).replace(" ", "") == said.replace(" ", "")
+    assert max(map(len, lines)) <= 20
