@@ -2,9 +2,10 @@
 
 The rules: of each job's runs the last `RUNS_KEPT` stay, with the contents of their files;
 older ones go by a step of a plan, at least `FORGOTTEN_AT_ONCE` together. What no record
-needs is swept at the end of every transaction: contents of files that no run has used
-(after a week), staging folders that were left behind (after a day), finished journals
-beyond the newest `JOURNALS_KEPT`, and agents that were not used for a month.
+needs is swept at the end of every transaction: contents of files that no run has used, and
+what only such runs imported (after a week), staging folders that were left behind (after a
+day), finished journals beyond the newest `JOURNALS_KEPT`, and agents that were not used for a
+month.
 """
 
 from __future__ import annotations
@@ -115,6 +116,7 @@ def sweep(state: StateFolder) -> dict[str, int]:
     now = time.time()
     swept = {
         "blobs": sum(_remove(path) >= 0 for path in _old_blobs(state, now)),
+        "libraries": _drop(_old_libraries(state, now)),
         "staging": _drop(_older(state.path / "staging", now - STAGING_S)),
         "runs": _drop(_half_gone(state, now - STAGING_S)),
         "journals": sum(_remove(path) >= 0 for path in _old_journals(state)),
@@ -146,6 +148,17 @@ def _old_blobs(state: StateFolder, now: float) -> list[Path]:
     old = _older(state.blobs, now - BLOBS_S)
     used = _used(state) if old else None
     return [] if used is None else [path for path in old if path.name not in used]
+
+
+def _old_libraries(state: StateFolder, now: float) -> list[Path]:
+    """Folders that runs imported from (dflashctl.agent.library), and none on record does."""
+    old, used = _older(state.path / "lib", now - BLOBS_S), set[str]()
+    for record in (state.path / "jobs").glob("*/runs/*/release.json") if old else ():
+        files = (read_json(record) or {}).get("files")
+        if files is None:
+            return []
+        used |= {str(file["dest"]).split("/")[0] for file in files}
+    return [path for path in old if path.name not in used]
 
 
 def _half_gone(state: StateFolder, than: float) -> list[Path]:

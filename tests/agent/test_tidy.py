@@ -100,6 +100,16 @@ def test_contents_that_no_run_has_go_after_a_week(state: StateFolder) -> None:
     assert blobs(state) == {"used", "fresh"}
 
 
+def test_what_no_run_imports_any_more_goes_after_a_week(state: StateFolder) -> None:
+    record = state.run("a", run(state, 1)).release
+    record.write_text('{"files": [{"dest": "used/buckets.json"}, {"dest": "/root/train.py"}]}')
+    for name, days in (("used", 99), ("unused", 8), ("fresh", 6)):
+        (state.path / "lib" / name / "dflashctl").mkdir(parents=True)
+        age(state.path / "lib" / name, days * tidy.DAY_S)
+    assert tidy.sweep(state) == {"libraries": 1}
+    assert {path.name for path in (state.path / "lib").iterdir()} == {"used", "fresh"}
+
+
 def test_what_was_left_behind_goes_after_a_day(state: StateFolder) -> None:
     half = state.run("a", "half-gone").path
     for folder in (state.staging("t-old"), state.staging("t-new"), half):
