@@ -12,13 +12,14 @@ unexport DFLASHCTL_INVENTORY DFLASHCTL_PLAYBOOK
 SIDE_BY_SIDE = -n 4 --dist worksteal
 LAB_PACKAGES = tmux openssh-client openssh-server lxc debootstrap tini iproute2
 
-.PHONY: help venv packages lint format test test-quick restarts demo docs schemas constraints clean
+.PHONY: help venv packages lint format test test-quick restarts bench demo docs schemas constraints clean
 
 help:
 	@echo 'make demo         the main job on this machine: deploy a small trainer, watch it, stop it'
 	@echo 'make test         all tests, with coverage; as root on Debian or Ubuntu also the lab'
 	@echo 'make test-quick   the tests that need no lab'
 	@echo 'make restarts     100 restarts in a row, in the lab where there is one'
+	@echo 'make bench        the figures that the documents give, measured anew; minutes'
 	@echo 'make lint         ruff, mypy --strict, the order of the floors'
 	@echo 'make format       let ruff rewrite what it can'
 	@echo 'make venv         .venv with all that development needs'
@@ -65,6 +66,9 @@ test-quick: venv
 
 restarts: packages venv
 	DFLASHCTL_RESTARTS=100 $(BIN)/pytest -m restarts --timeout 2400 $(ARGS)
+
+bench: venv
+	for each in tests/bench/*.py; do echo "== $$each"; $(BIN)/python "$$each" || exit 1; done
 
 demo: venv
 	@sh tests/lab/install-packages.sh tmux
