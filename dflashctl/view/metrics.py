@@ -24,8 +24,9 @@ def sparkline(values: Sequence[float]) -> str:
     if len(values) < 2:
         return ""
     low, high = min(values), max(values)
-    scale = (len(_STEPS) - 1) / (high - low) if high > low else 0.0
-    return "".join(_STEPS[round((value - low) * scale)] for value in values)
+    # Divided first: of the smallest numbers there are, the inverse is infinite.
+    spread = high - low or 1.0
+    return "".join(_STEPS[round((value - low) / spread * (len(_STEPS) - 1))] for value in values)
 
 
 def _in_scale(losses: Sequence[float]) -> Sequence[float]:
