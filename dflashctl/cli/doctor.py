@@ -78,6 +78,7 @@ def _targets(
         UnknownTarget, AmbiguousTarget: a name that was typed is none, or stands for several.
     """
     from dflashctl.plan.findings import Finding
+    from dflashctl.plan.words import counted
     from dflashctl.view.findings import error_finding
 
     try:
@@ -90,8 +91,7 @@ def _targets(
         if names:
             raise
         chosen = inventory.targets
-    number = len(inventory.targets)
-    evidence = f"{inventory.path}: {number} target{'' if number == 1 else 's'}"
+    evidence = f"{inventory.path}: {counted(len(inventory.targets), 'target')}"
     return chosen, Finding(check="inventory", grade="ok", evidence=evidence)
 
 
@@ -100,6 +100,7 @@ def _desired(
 ) -> tuple[Desired | None, Finding]:
     """The job, for any target, and how its playbook is."""
     from dflashctl.plan.findings import Finding
+    from dflashctl.plan.words import counted
     from dflashctl.view.findings import error_finding
 
     try:
@@ -111,7 +112,7 @@ def _desired(
     except DflashError as error:
         return None, error_finding("playbook", error)
     job = desired.playbook
-    evidence = f"{job.path}: {job.name}, {len(desired.files)} files to push"
+    evidence = f"{job.path}: {job.name}, {counted(len(desired.files), 'file')} to push"
     return desired, Finding(check="playbook", grade="ok", evidence=evidence)
 
 

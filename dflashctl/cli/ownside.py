@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dflashctl.plan.findings import Finding
+from dflashctl.plan.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -139,8 +140,8 @@ def _agent(side: OwnSide) -> Iterator[Finding]:
         )
         return
     if held:
-        number = f"{len(held)} key{'s' if len(held) > 1 else ''}"
-        yield Finding(check="ssh-agent", grade="ok", evidence=f"{number}: {', '.join(held)}")
+        evidence = f"{counted(len(held), 'key')}: {', '.join(held)}"
+        yield Finding(check="ssh-agent", grade="ok", evidence=evidence)
     else:
         remedy = "give it your key: ssh-add"
         evidence = "it runs and holds no key"
@@ -225,8 +226,7 @@ def _known_hosts(side: OwnSide) -> Iterator[Finding]:
             check="known_hosts", grade="problem", evidence=f"{path} is unreadable", remedy=remedy
         )
     else:
-        number = len(read_known_hosts((path,)).keys)
-        evidence = f"{path}: {number} key{'' if number == 1 else 's'}"
+        evidence = f"{path}: {counted(len(read_known_hosts((path,)).keys), 'key')}"
         yield Finding(check="known_hosts", grade="ok", evidence=evidence)
 
 

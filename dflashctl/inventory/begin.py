@@ -64,10 +64,11 @@ def playbook_of(script: Path | None, folder: Path, found: Found | None) -> str:
     text = example(PLAYBOOK)
     if script is not None:
         text = _with_script(text, script, folder)
-    if found is not None and found.seen.uid != 0 and re.fullmatch(r"/[\w./-]+", found.seen.home):
-        # A lambda, since a home could look like a reference to a group.
-        text = re.sub(r"(?<=[ :/\[])/root(?=[/\n,\]])", lambda _: found.seen.home, text)
-        text = text.replace(_CHECKPOINTS, f"{found.seen.home}/checkpoints")
+    # Into a container we come as root; on a host as whom it lets in.
+    home = found.seen.home if found is not None and not found.seen.containers else "/root"
+    if home != "/root" and re.fullmatch(r"/[\w./-]+", home):
+        text = re.sub(r"(?<=[ :/\[])/root(?=[/\n,\]])", home, text)
+        text = text.replace(_CHECKPOINTS, f"{home}/checkpoints")
     return text
 
 

@@ -120,6 +120,14 @@ def test_a_host_without_containers_is_the_target_itself(tmp_path: Path):
     assert load_inventory(path).default_target == "kpro6"
 
 
+def test_into_a_container_one_comes_as_root_whoever_the_host_lets_in(tmp_path: Path):
+    path = tmp_path / "deploy.yml"
+    path.write_text(playbook_of(None, tmp_path, found(DFLASH, uid=1000, home="/home/ann")))
+    playbook = load_outline(path)
+    assert playbook.run
+    assert playbook.run.cwd == "/root"
+
+
 def test_somebody_who_is_not_root_there_gets_their_own_home(tmp_path: Path):
     path = tmp_path / "deploy.yml"
     path.write_text(playbook_of(None, tmp_path, found(uid=1000, home="/home/ann")))
