@@ -135,6 +135,7 @@ def test_an_interpreter_that_is_not_there_is_named(case: Case) -> None:
     assert caught.value.failure.code == "no_python"
 
 
+@pytest.mark.provokes("optimizer_at_work")
 def test_a_detached_one_is_seen_fetched_and_still_there_afterwards(case: Case) -> None:
     bench = case.bench
     assert bench.observe().optimizer is None
@@ -182,6 +183,7 @@ def test_a_detached_one_that_was_killed_has_failed(case: Case) -> None:
     assert seen.state == "failed"
 
 
+@pytest.mark.provokes("no_optimizer")
 def test_where_none_was_detached_there_is_nothing_to_fetch(case: Case) -> None:
     with pytest.raises(AgentError, match="no_job"):
         case.fetch()

@@ -104,6 +104,7 @@ def test_what_cannot_be_had_is_told_with_its_place(npy: Path, tmp_path: Path) ->
 # --- without numpy --------------------------------------------------------------------
 
 
+@pytest.mark.provokes("missing_module")
 def test_without_numpy_the_lengths_are_counted_and_the_report_is_the_same_here(
     npy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

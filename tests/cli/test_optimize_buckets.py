@@ -117,6 +117,7 @@ def test_a_file_of_this_machine_needs_neither_inventory_nor_playbook(world: Worl
     assert (world.cwd / "buckets.json").exists()
 
 
+@pytest.mark.provokes("bad_dataset")
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -146,9 +147,9 @@ def test_what_cannot_be_done_as_typed_is_told(
 def test_a_playbook_that_says_too_little_is_told_what_is_missing(world: World) -> None:
     result = world.run("optimize-buckets")
     assert result.code == 2
-    assert "optimize-buckets needs dataset.path" in result.err
+    assert "optimize-buckets needs `dataset.path`" in result.err
     result = world.run("optimize-buckets", "--dataset", "x.npy")
-    assert "optimize-buckets needs batching.token_budget" in result.err
+    assert "optimize-buckets needs `batching.token_budget`" in result.err
 
 
 # --- on a target ----------------------------------------------------------------------

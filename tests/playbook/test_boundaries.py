@@ -41,6 +41,7 @@ def test_what_is_written_is_read_back_also_by_training(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["buckets.json"]
 
 
+@pytest.mark.provokes("bad_buckets")
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
