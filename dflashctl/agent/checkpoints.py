@@ -122,6 +122,14 @@ def see_all(
     )
 
 
+def kept_since(spec: StoreSpec | None) -> tuple[float, ...]:
+    """When what can still be brought back was cleared or archived."""
+    if spec is None:
+        return ()
+    moved = [one.at for one in cleared(Path(os.path.realpath(spec.path)))]
+    return (*moved, *(one.at for one in archives(spec)))
+
+
 def _same_disk(real: Path, spec: StoreSpec) -> bool:
     if spec.archive_to is None:
         return False

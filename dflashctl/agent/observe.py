@@ -184,7 +184,9 @@ def observe(look: Look, state: StateFolder) -> Observed:
         lock=journal.holder(state),
         terminal=known_terminal(look.term) if look.term else None,
         problems=tuple(_problems(look)),
-        forgettable=tidy.forgettable(state, look.job),
+        forgettable=tidy.forgettable(
+            state, look.job, lambda: checkpoints.kept_since(look.checkpoints)
+        ),
         absent=tuple(path for path in look.paths if not _is_there(path)),
         dataset=dataset.fingerprint(look.dataset) if look.dataset else None,
         optimizer=optimize.see(look.job, state),

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,10 +28,12 @@ BLOBS_S, STAGING_S, AGENTS_S = 7 * DAY_S, DAY_S, 30 * DAY_S
 _AGENT = re.compile(r"[0-9a-f]{64}(-[0-9a-f]{16}(-bad)?)?")
 
 
-def forgettable(state: StateFolder, job: str, moments: Iterable[float] = ()) -> tuple[str, ...]:
+def forgettable(
+    state: StateFolder, job: str, kept_since: Callable[[], Iterable[float]] = tuple
+) -> tuple[str, ...]:
     """The job's runs that may be forgotten, the oldest first; none while there are few.
 
-    ``moments``: when its checkpoints were archived or cleared. The run of that time is
+    ``kept_since``: when its checkpoints were archived or cleared. The run of that time is
     kept, so that a rollback can use them. So are the current run and whatever lives.
     """
     # An id begins with the time.
@@ -40,7 +42,7 @@ def forgettable(state: StateFolder, job: str, moments: Iterable[float] = ()) -> 
     if len(old) < FORGOTTEN_AT_ONCE:
         return ()
     current = state.current(job)
-    kept = {current.id if current else "", *_at(folders, moments)}
+    kept = {current.id if current else "", *_at(folders, kept_since())}
     rows = process.table()
     return tuple(folder.id for folder in old if folder.id not in kept and not _lives(folder, rows))
 

@@ -141,24 +141,29 @@ class Call:
         Raises:
             MissingSetting: the playbook has no steps, or starts what it does not say.
         """
+        from dataclasses import replace
+
         from dflashctl.errors import MissingSetting
+        from dflashctl.plan.ids import archive_name
         from dflashctl.plan.model import Desired
 
         job = self.outline(file)
+        archive = archive_name(datetime.now(UTC))
         if not job.steps:
             raise MissingSetting(verb=self.command, setting="steps", path=job.path)
         verbs = {step.do for step in job.steps}
         if "start" in verbs:
-            return self.desired_run(names, file)
+            return replace(self.desired_run(names, file), archive=archive)
         target = self.target(names)
         about_files = any(step.when.files_changed is not None for step in job.steps)
         if not (about_files or "push" in verbs):
-            return Desired(playbook=job, target=target)
+            return Desired(playbook=job, target=target, archive=archive)
         from dflashctl.playbook.load import load_playbook
         from dflashctl.playbook.payload import read_payload
 
         job = load_playbook(job.path)
-        return Desired(playbook=job, target=target, files=read_payload(job.files))
+        files = read_payload(job.files)
+        return Desired(playbook=job, target=target, files=files, archive=archive)
 
     def new_run_id(self, job: str) -> str:
         """An id for a run that begins now."""

@@ -26,3 +26,8 @@ def run_id(job: str, now: datetime, choose: Callable[[str], str]) -> str:
 def transaction_id(job: str, now: datetime, choose: Callable[[str], str]) -> str:
     """``t-2026-11-29T1206Z-dflash-k3f9``: formed like a run's id."""
     return f"t-{run_id(job, now, choose)}"
+
+
+def archive_name(now: datetime) -> str:
+    """``2026-11-29T120603Z``: the moment in UTC, for an archive that is given no name."""
+    return f"{now.astimezone(UTC):%Y-%m-%dT%H%M%SZ}"

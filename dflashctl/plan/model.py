@@ -28,6 +28,7 @@ class Desired:
         texts: the contents of those files by their hashes, where they are wanted for a diff.
         source: the checkout that the files come from.
         repeats: the run that is to be started again, for a rollback.
+        archive: the name that an archive of checkpoints gets if it is given none.
         boundaries: those of the buckets, as they are on this machine.
     """
 
@@ -39,6 +40,7 @@ class Desired:
     texts: dict[str, str] = field(default_factory=dict, repr=False)
     source: Source | None = None
     repeats: str | None = None
+    archive: str = ""
     boundaries: BucketsFile | None = None
 
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, assert_never
 from dflashctl.agent.protocol import ExecuteCommand, PlaceFiles
 from dflashctl.errors import Refusal
 from dflashctl.plan import words
-from dflashctl.plan.checkpoints import clear_steps
+from dflashctl.plan.checkpoints import archive_steps, clear_steps, plan_prune, restore_steps
 from dflashctl.plan.deploy import file_steps, placing_diffs
 from dflashctl.plan.diff import LONGEST_TEXT
 from dflashctl.plan.look import look_before_placing, look_for
 from dflashctl.plan.model import Plan, Step
 from dflashctl.plan.preflight import preflight
+from dflashctl.plan.retention import rules_of
 from dflashctl.plan.start import as_they_are, not_deployed
 from dflashctl.plan.steps import (
     command_for,
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from dflashctl.playbook.model import StepSpec
 
 
+_ABOUT_THE_STORE = ("archive_checkpoints", "restore_checkpoints", "prune_checkpoints")
+
+
 def look_before_play(desired: Desired) -> Look:
     """What the steps and their conditions need to know, in one look."""
     steps = desired.playbook.steps
@@ -44,6 +48,7 @@ def look_before_play(desired: Desired) -> Look:
         look,
         files=desired.files,
         texts=LONGEST_TEXT,
+        whole_store=any(step.do in _ABOUT_THE_STORE for step in steps),
         paths=tuple(paths),
         gpus=starts or any(step.when.gpus_free is not None for step in steps),
     )
@@ -67,9 +72,11 @@ class _Play:
     steps: list[Step] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
+    asks: tuple[str, ...] = ()
     pushed: bool = False
     stopped: bool = False
     cleared: bool = False
+    restored: bool = False
     started: bool = False
 
     def plan(self) -> Plan:
@@ -91,6 +98,7 @@ class _Play:
             refusals=(*self.refusals, *self._further(preflight(desired, seen, steps))),
             run_id=desired.run_id if self.started else None,
             diffs=placing_diffs(desired, seen, placed),
+            asks=self.asks,
         )
 
     def _further(self, found: tuple[Refusal, ...]) -> tuple[Refusal, ...]:
@@ -103,7 +111,7 @@ class _Play:
         """Whether the job still runs once the steps so far are done."""
         return lives(self.seen) and not self.stopped
 
-    def _do(self, spec: StepSpec) -> tuple[Step, ...]:
+    def _do(self, spec: StepSpec) -> tuple[Step, ...]:  # noqa: PLR0911 - one a verb
         match spec.do:
             case "push":
                 return self._push()
@@ -117,13 +125,14 @@ class _Play:
                 return self._wait_ready(spec)
             case "clear_checkpoints":
                 return self._clear()
-            case (
-                "archive_checkpoints"
-                | "restore_checkpoints"
-                | "prune_checkpoints"
-                | "optimize_buckets"
-            ):
-                return ()
+            case "archive_checkpoints":
+                return self._archive(spec)
+            case "restore_checkpoints":
+                return self._restore(spec)
+            case "prune_checkpoints":
+                return self._prune()
+            case "optimize_buckets":
+                return ()  # done before the target is looked at
             case _ as never:
                 assert_never(never)
 
@@ -144,12 +153,36 @@ class _Play:
         return stop_steps(self.desired, self.seen, "do: stop")
 
     def _clear(self) -> tuple[Step, ...]:
-        if self.lives:
-            self._refuse_while_running("clear_checkpoints")
+        self._refuse_while_running("clear_checkpoints")
         steps, notes = clear_steps(self.desired, self.seen, "do: clear_checkpoints")
-        self.cleared = True
+        self.cleared, self.restored = True, False
         self.notes += notes
         return steps
+
+    def _archive(self, spec: StepSpec) -> tuple[Step, ...]:
+        name = spec.name or self.desired.archive
+        steps, notes = archive_steps(
+            self.desired, self.seen, "do: archive_checkpoints", name, then_remove=False
+        )
+        self.notes += notes
+        return steps
+
+    def _restore(self, spec: StepSpec) -> tuple[Step, ...]:
+        assert spec.name is not None, "the schema asks for it"
+        self._refuse_while_running(spec.do)
+        steps, notes = restore_steps(self.desired, self.seen, "do: restore_checkpoints", spec.name)
+        self.notes += notes
+        self.restored, self.cleared = True, False
+        return steps
+
+    def _prune(self) -> tuple[Step, ...]:
+        keep = self.desired.playbook.checkpoints
+        plan = plan_prune(
+            self.desired, self.seen, rules_of(keep.keep if keep else None), trash=False
+        )
+        self.notes += plan.notes
+        self.asks += plan.asks
+        return plan.steps
 
     def _start(self) -> tuple[Step, ...]:
         desired, seen = self.desired, self.seen
@@ -163,7 +196,10 @@ class _Play:
             desired = replace(desired, files=release, source=here)
             self.refusals += not_deployed(missing)
             self.notes += notes
-        command, notes = command_for(run, seen, cleared=self.cleared)
+        if self.restored:
+            command, notes = run.resume or run.command, ()
+        else:
+            command, notes = command_for(run, seen, cleared=self.cleared)
         self.notes += notes
         self.started = True
         stops = () if self.stopped else stop_steps(desired, seen, "its name is needed")
@@ -183,9 +219,12 @@ class _Play:
         return (replace(verify, why="do: wait_ready"),)
 
     def _refuse_while_running(self, verb: str) -> None:
+        """A stop that comes too late; without any, preflight refuses."""
+        if not self.lives or not any(s.do == "stop" for s in self.desired.playbook.steps):
+            return
         self.refusals.append(
             Refusal(
-                code=f"{verb.partition('_')[0]}_while_running",
+                code="checkpoints_in_use",
                 message=f"{what_lives(self.seen)} is using the checkpoints",
                 remedy=f"put a step with `do: stop` before `do: {verb}`",
             )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from dflashctl.agent.keeping import RestoreCleared
 from dflashctl.agent.protocol import FileWanted
 from dflashctl.errors import Refusal
 from dflashctl.plan import words
 from dflashctl.plan.batching import with_boundaries
+from dflashctl.plan.checkpoints import folder_of, restore_steps, store_seen, trash_of
 from dflashctl.plan.deploy import file_steps, placing_diffs
-from dflashctl.plan.model import Plan
+from dflashctl.plan.model import Plan, Step
 from dflashctl.plan.preflight import preflight
 from dflashctl.plan.steps import lives, run_spec, start_steps, stop_steps, tidy_steps
 from dflashctl.playbook.model import RunSpec
@@ -52,16 +54,46 @@ def as_it_was(desired: Desired, record: RunRecord) -> Desired:
     )
 
 
-def plan_rollback(desired: Desired, seen: Observed, record: RunRecord, *, wait: bool) -> Plan:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What checkpoints a rollback is to bring back: an archive's, or what was cleared.
+
+    ``archive``: its name; None: those that ``cleared_by`` moved aside, the transaction
+    that started the next run (None: there is none).
+    """
+
+    archive: str | None = None
+    cleared_by: str | None = None
+
+
+def plan_rollback(
+    desired: Desired,
+    seen: Observed,
+    record: RunRecord,
+    wanted: Wanted | None = None,
+    *,
+    wait: bool,
+) -> Plan:
     """Stop what runs, put the old files in place, start the old command anew.
 
-    ``desired``: the job `as_it_was`, with the secrets that could be found.
+    ``desired``: the job `as_it_was`, with the secrets that could be found. ``wanted``:
+    checkpoints to bring back; None: those that are there stay.
+
+    Raises:
+        MissingSetting: there are checkpoints to bring back, and the playbook has none.
     """
     run = with_boundaries(run_spec(desired, "rollback"), seen)
     _, place = file_steps(desired, seen)
-    command, notes = _command(run, seen)
+    refusals: tuple[Refusal, ...] = ()
+    back: tuple[Step, ...] = ()
+    if wanted is None:
+        command, notes = _command(run, seen)
+    else:
+        command, notes = run.resume or run.command, ()
+        back, refusals = _checkpoints(desired, seen, record, wanted)
     steps = (
         *stop_steps(desired, seen, "rollback" if lives(seen) else "its name is needed"),
+        *back,
         *place,
         *start_steps(desired, seen, run, command, reason=f"as run {record.run.id}", wait=wait),
         *tidy_steps(seen),
@@ -69,10 +101,45 @@ def plan_rollback(desired: Desired, seen: Observed, record: RunRecord, *, wait: 
     return Plan(
         steps=steps,
         notes=notes,
-        refusals=(*_not_kept(record), *_secrets(desired, record), *preflight(desired, seen, steps)),
+        refusals=(
+            *refusals,
+            *_not_kept(record),
+            *_secrets(desired, record),
+            *preflight(desired, seen, steps),
+        ),
         run_id=desired.run_id,
         diffs=placing_diffs(desired, seen, place),
     )
+
+
+def _checkpoints(
+    desired: Desired, seen: Observed, record: RunRecord, wanted: Wanted
+) -> tuple[tuple[Step, ...], tuple[Refusal, ...]]:
+    """The step that brings them back. What is there now is moved aside by it."""
+    if wanted.archive is not None:
+        verb = "rollback --with-checkpoints"
+        return restore_steps(desired, seen, verb, wanted.archive)[0], ()
+    folder = folder_of(desired, seen, "rollback --with-checkpoints")
+    there = store_seen(seen)
+    found = next((one for one in there.cleared if one.id == wanted.cleared_by), None)
+    if found is None:
+        names = words.listed(tuple(one.name for one in reversed(there.archives)))
+        remedy = f"name an archive: {names}" if names else "there is no archive either"
+        refusal = Refusal(
+            code="not_cleared",
+            message=f"what run {record.run.id} had saved was not cleared when the next run was "
+            "started, or is purged by now",
+            remedy=f"{remedy}; dflashctl checkpoints list shows what there is",
+        )
+        return (), (refusal,)
+    away = f"; what is there is moved to {trash_of(folder.seen)}" if folder.seen.entries else ""
+    step = Step(
+        action=RestoreCleared(path=folder.seen.path, real_path=folder.seen.real_path, id=found.id),
+        what=f"bring back to {folder.named} what was cleared on {words.moment(found.at)}: "
+        f"{words.cleared(found)}",
+        why=f"--with-checkpoints{away}",
+    )
+    return (step,), ()
 
 
 def _command(run: RunSpec, seen: Observed) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -42,6 +42,13 @@ def choose(word: str, listed: RunsListed, target: str) -> RunSeen:
     raise UnknownRun(target=target, word=word, fitting=tuple(fitting), known=tuple(ids))
 
 
+def following(run_id: str, listed: RunsListed) -> RunSeen | None:
+    """The run that came after this one, if any did."""
+    ids = [run.id for run in listed.runs]
+    after = listed.runs[ids.index(run_id) + 1 :] if run_id in ids else ()
+    return after[0] if after else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Differing:
     """One thing that two runs have differently. None: the run has it not at all."""

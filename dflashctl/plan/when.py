@@ -19,8 +19,9 @@ def unmet(when: WhenSpec, seen: Observed, *, files_changed: bool) -> str | None:
 
 
 def _reasons(when: WhenSpec, seen: Observed, *, files_changed: bool) -> Iterator[str]:
-    if when.state and seen.state not in when.state:
-        yield f"the state is {seen.state}, not {' or '.join(when.state)}"
+    state = "STALLED" if any(v.code == "stalled" for v in seen.verdicts) else seen.state
+    if when.state and state not in when.state:
+        yield f"the state is {state}, not {' or '.join(when.state)}"
     if when.gpus_free is not None and (free := gpus_free(seen)) < when.gpus_free:
         yield f"{words.counted(free, 'GPU')} free, not {when.gpus_free}"
     count = seen.checkpoints.count if seen.checkpoints else 0

@@ -64,7 +64,7 @@ def test_the_current_run_and_those_whose_checkpoints_are_kept_stay(state: StateF
     ids = [run(state, number) for number in range(COUNT)]
     state.set_current("a", ids[0])
     kept = {ids[0], ids[3]}
-    assert set(tidy.forgettable(state, "a", (3.5,))) == set(ids[:10]) - kept
+    assert set(tidy.forgettable(state, "a", lambda: (3.5,))) == set(ids[:10]) - kept
 
 
 def test_what_only_the_forgotten_had_goes_with_them(state: StateFolder) -> None:

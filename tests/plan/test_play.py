@@ -72,9 +72,10 @@ def test_a_start_without_a_push_uses_what_lies_there_or_is_refused() -> None:
 
 @pytest.mark.provokes("refused.*_while_running")
 def test_checkpoints_are_not_cleared_under_a_running_job() -> None:
-    plan = play(BUSY, "clear_checkpoints")
-    assert codes(plan) == ["clear_while_running"]
-    assert "do: stop" in plan.refusals[0].remedy
+    assert codes(play(BUSY, "clear_checkpoints")) == ["checkpoints_in_use"]
+    too_late = play(BUSY, "clear_checkpoints", "stop")
+    assert codes(too_late) == ["checkpoints_in_use"]
+    assert "do: stop" in too_late.refusals[0].remedy
 
 
 def test_a_command_has_its_deadline_and_its_failure_may_be_passed_over() -> None:
