@@ -27,11 +27,11 @@ def check(
     ] = False,
     as_json: JsonOption = False,
 ) -> int:
-    """Reach every target, and compare what is declared with what is there.
+    """Compare what is declared with what is there.
 
-    GPUs, /dev/nvidia-uvm, the driver on the host and in the container, python, tmux and
-    the clock. Exit codes: 0 all well (warnings too), 65 a problem, 69 and the like where a
-    target is not reached; the worst counts.
+    Every target is reached: GPUs, /dev/nvidia-uvm, the driver on the host and in the
+    container, python, tmux and the clock. Exit codes: 0 all well (warnings too), 65 a
+    problem, 69 and the like where a target is not reached; the worst counts.
     """
     from dflashctl.errors import worst
     from dflashctl.link.fanout import each

@@ -36,7 +36,7 @@ def discover(
     ),
     as_json: JsonOption = False,
 ) -> int:
-    """Ask a Proxmox host for its containers, and print them for the inventory.
+    """Print a Proxmox host's containers for the inventory.
 
     With --write they are added to it; what it says already stays as it is.
     """
@@ -79,7 +79,8 @@ def ask(call: Call, named: Host, inventory: Inventory | None) -> Found:
             raise
         listed = _listed(reach, named, inventory)
     if seen.failed is not None and seen.uid != 0:
-        raise NotRoot(target=target.name, user=f"uid {seen.uid}", address=target.name)
+        uid, said = f"uid {seen.uid}", seen.failed
+        raise NotRoot(target=target.name, user=uid, address=target.name, reason=said)
     if seen.failed is not None:
         raise PctFailed(target=target.name, reason=seen.failed)
     taken = {one.name for one in inventory.targets} if inventory else set()

@@ -30,9 +30,10 @@ def doctor(
     playbook: PlaybookOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Check everything that a deploy needs, here and there; nothing is changed.
+    """Check all that a deploy needs, here and there.
 
-    Exit codes: 0 no problem (warnings do not count), 65 a problem, on whichever side.
+    Nothing is changed. Exit codes: 0 no problem (warnings do not count), 65 a problem, on
+    whichever side.
     """
     from dflashctl.link.fanout import each
     from dflashctl.plan.findings import has_problem

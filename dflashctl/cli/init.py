@@ -37,9 +37,10 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     known_hosts_file: KnownHostsOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Write an inventory, a playbook and an example trainer to begin with.
+    """Write an inventory and a playbook to begin with.
 
-    With --host the machine is asked what it has. Nothing that is there is overwritten.
+    And an example trainer, if you have no --script. With --host the machine is asked what
+    it has. Nothing that is there is overwritten.
     """
     from dflashctl.cli.discover import ask
     from dflashctl.view import json

@@ -35,9 +35,10 @@ def trust(
     yes: Annotated[bool, typer.Option("--yes", help="Record whatever it shows, unasked.")] = False,
     as_json: JsonOption = False,
 ) -> int:
-    """Show an unknown host's key, ask, and record it in known_hosts.
+    """Show an unknown host's key, ask, and record it.
 
-    Hosts on the way (ProxyJump) come first. A key that has changed is never recorded.
+    It goes into known_hosts. Hosts on the way (ProxyJump) come first. A key that has
+    changed is never recorded.
     """
     from dflashctl.inventory.model import Local
     from dflashctl.view import json

@@ -78,7 +78,6 @@ class ContainerTransport:
                 target=self._target,
                 user=f"uid {who.strip()}",
                 address=self._host_name,
-                reason="pct works for root only",
             )
         target, vmid, host = self._target, self._vmid, self._host_name
         if code is None:

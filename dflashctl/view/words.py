@@ -249,14 +249,15 @@ def _way(error: e.Unreachable | e.HostKeyProblem | e.NotLetIn | e.TargetLacks) -
             return Words(
                 message=f"{error.target} cannot be reached{f' at {at}' if at else ''}: "
                 f"{error.reason}.",
-                next="Nothing was changed there. Is the machine up, and the address in the "
-                f"inventory right? Try: ssh ssh://{error.address} true",
+                next="Nothing was changed there. Is the machine up, and is the address "
+                f"right? Try: ssh ssh://{error.address} true",
             )
         case e.HostKeyProblem():
             return host_key_words(error)
         case e.NotRoot():
             return Words(
                 message=f"on {error.address} we are {error.user}, and pct works for root only.",
+                details=(f"it says: {error.reason}",) if error.reason else (),
                 next=f"{UNTOUCHED} Arrive as root: `user: root` at the host in the inventory, or "
                 "root@HOST. docs/getting-started.md shows how to keep root's key narrow.",
             )
