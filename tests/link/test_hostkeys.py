@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dflashctl.errors import HostKeyChanged, HostKeyUnknown
-from dflashctl.link.hostkeys import HostName, KnownHosts, fingerprint, read_known_hosts
+from dflashctl.link.hostkeys import HostName, KnownHosts, fingerprint, read_known_hosts, record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -125,3 +125,25 @@ def test_no_file_breaks_the_reader(tmp_path_factory: pytest.TempPathFactory, lin
     path.write_text("\n".join(lines), encoding="utf-8", errors="surrogatepass")
     with pytest.raises(HostKeyUnknown):
         read_known_hosts([path]).check("t", HOST, ED, OURS)
+
+
+@pytest.mark.parametrize("hashes", [True, False])
+@pytest.mark.parametrize("before", [None, "", "# no newline", "other ssh-rsa AAAA\n"])
+def test_a_recorded_key_is_vouched_for_and_nothing_else_changes(
+    tmp_path: Path, before: str | None, hashes: bool
+):
+    path = tmp_path / "ssh" / "known_hosts"
+    if before is not None:
+        path.parent.mkdir()
+        path.write_text(before)
+    record(path, HostName(host="kpro6", port=2222), ED, OURS, hashed=hashes)
+    text = path.read_text()
+    assert text.startswith(before or "")
+    assert text.endswith("\n")
+    assert ("kpro6" in text) != hashes
+    known = read_known_hosts([path])
+    known.check("t", HostName(host="KPRO6", port=2222), ED, OURS)
+    with pytest.raises(HostKeyUnknown):
+        known.check("t", HOST, ED, OURS)
+    if before is None:
+        assert path.stat().st_mode & 0o077 == path.parent.stat().st_mode & 0o077 == 0
