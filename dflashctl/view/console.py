@@ -81,6 +81,13 @@ class Screen:
         """A table or a text as the answer, without the blanks that fill its cells."""
         self.write(self._drawn(self.out, renderable))
 
+    def has_room_for(self, renderable: RenderableType) -> bool:
+        """Whether it fits into the width of standard output without being folded."""
+        from rich.measure import Measurement
+
+        unbounded = self.out.options.update(max_width=1000)
+        return Measurement.get(self.out, unbounded, renderable).maximum <= self.out.width
+
     def note(self, renderable: RenderableType) -> None:
         """The same on standard error, where it goes with the answer."""
         drawn = self._drawn(self.err, renderable)

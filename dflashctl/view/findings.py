@@ -92,6 +92,9 @@ def show_checked(screen: Screen, checked: Sequence[Checked]) -> None:
     for one in checked:
         name = Text(one_line(one.target.name), style=f"bold {ACCENT}")
         table.add_row(name, *_cells(one), _verdict(one))
+    if not screen.has_room_for(table):
+        _show_each(screen, checked)
+        return
     screen.show(table)
     for one in checked:
         wrong = [finding for finding in one.findings if finding.grade in ("warning", "problem")]
@@ -100,6 +103,15 @@ def show_checked(screen: Screen, checked: Sequence[Checked]) -> None:
         if wrong:
             screen.write("\n")
             show_findings(screen, one.target.name, wrong)
+
+
+def _show_each(screen: Screen, checked: Sequence[Checked]) -> None:
+    """For a window too narrow for the table: every check of every target."""
+    for number, one in enumerate(checked):
+        if number:
+            screen.write("\n")
+        found = one.findings if one.error is None else [error_finding("way", one.error)]
+        show_findings(screen, one.target.name, found)
 
 
 def _cells(one: Checked) -> list[str]:

@@ -45,3 +45,15 @@ def test_one_that_is_not_reached_does_not_keep_the_others_from_being_looked_at(
     assert "unreachable" in result.out
     assert "pct start 200" in result.out
     assert "behind this machine's" in result.out
+
+
+def test_a_narrow_window_gets_lines_in_the_place_of_the_table(world: World) -> None:
+    world.answers = [WELL]
+    world.environ["COLUMNS"] = "50"
+    result = world.run("inventory", "check", "-t", "kpro6")
+    assert "VERDICT" not in result.out
+    assert "8x NVIDIA" in result.out
+    assert max(map(len, result.out.splitlines())) <= 50
+    world.environ["COLUMNS"] = "80"
+    result = world.run("inventory", "check", "-t", "kpro6")
+    assert "VERDICT" in result.out
