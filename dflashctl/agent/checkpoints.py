@@ -138,7 +138,8 @@ def _same_disk(real: Path, spec: StoreSpec) -> bool:
 
 
 def _cleared(one: Cleared, spec: StoreSpec, deadline: float) -> ClearedSeen:
-    steps = [e.step for e in store.entries(spec, str(one.folder), []) if e.step is not None]
+    found, now = store.entries(spec, str(one.folder), []), time.time()
+    steps = [e.step for e in found if e.step is not None and not store.incomplete(e, spec, now)]
     return ClearedSeen(
         id=one.id,
         at=one.at,

@@ -28,6 +28,14 @@ def deploy(  # noqa: PLR0913, PLR0917 - one parameter an option
         bool,
         typer.Option("--clear-checkpoints", help="Move the checkpoints away before the start."),
     ] = False,
+    archive_checkpoints: Annotated[
+        str | None,
+        typer.Option(
+            "--archive-checkpoints",
+            metavar="[=NAME]",
+            help="Move the complete checkpoints into an archive before the start.",
+        ),
+    ] = None,
     no_wait: NoWaitOption = False,
     diff: DiffOption = False,
     dry_run: DryRunOption = False,
@@ -38,19 +46,30 @@ def deploy(  # noqa: PLR0913, PLR0917 - one parameter an option
     A running job goes on untouched unless --restart is given. Cleared checkpoints are
     moved aside, not deleted.
     """
+    from dataclasses import replace
+
+    from dflashctl.cli.checkpoints import archive_name
     from dflashctl.cli.transaction import Proposal, carry_out, preview, require_tmux
     from dflashctl.plan.deploy import plan_deploy
     from dflashctl.plan.look import look_before_placing
 
     call = begin(ctx, "deploy", as_json)
     desired = call.desired_run(target, playbook)
-    look = look_before_placing(desired)
+    archive = None if archive_checkpoints is None else archive_name(archive_checkpoints)
+    # What the checkpoints amount to, and what may be purged, takes a longer look.
+    listed = clear_checkpoints or archive is not None
+    look = replace(look_before_placing(desired), whole_store=listed)
     with call.at(desired.target) as agent:
         seen = call.observe(agent, desired, look)
         require_tmux(desired.target, seen)
         desired = call.with_texts(desired, seen)
         plan = plan_deploy(
-            desired, seen, restart=restart, clear=clear_checkpoints, wait=not no_wait
+            desired,
+            seen,
+            restart=restart,
+            clear=clear_checkpoints,
+            archive=archive,
+            wait=not no_wait,
         )
         proposal = Proposal(desired=desired, look=look, seen=seen, plan=plan, diff=diff)
         return preview(call, proposal) if dry_run else carry_out(call, agent, proposal)

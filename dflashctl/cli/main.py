@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from dflashctl.cli import (
     attach,
     check,
+    checkpoints,
     completion,
     deploy,
     discover,
@@ -85,6 +86,16 @@ _runs.command("list")(runs.show_list)
 _runs.command("show")(runs.show)
 _runs.command("diff")(runs.compare)
 app.add_typer(_runs, name="runs")
+_checkpoints = typer.Typer(
+    help="The checkpoints: list, clear, archive, restore, prune, verify.", rich_markup_mode=None
+)
+_checkpoints.command("list")(checkpoints.show_list)
+_checkpoints.command("clear")(checkpoints.clear)
+_checkpoints.command("archive")(checkpoints.archive)
+_checkpoints.command("restore")(checkpoints.restore)
+_checkpoints.command("prune")(checkpoints.prune)
+_checkpoints.command("verify")(checkpoints.verify)
+app.add_typer(_checkpoints, name="checkpoints")
 app.command("completion")(completion.shell_script)
 
 
@@ -135,8 +146,11 @@ def main(arguments: Sequence[str] | None = None, call: Call | None = None) -> in
     if call is None:
         _leave_in_order()
         call = Call(environ=os.environ, cwd=Path.cwd())
+    given = sys.argv[1:] if arguments is None else arguments
+    # An option whose value may be left out is none that the parser knows.
+    given = [f"{word}=" if word == "--archive-checkpoints" else word for word in given]
     try:
-        code = app(arguments, prog_name="dflashctl", standalone_mode=False, obj=call)
+        code = app(given, prog_name="dflashctl", standalone_mode=False, obj=call)
     except typer.TyperException as error:
         return _usage(call, error)
     except (typer.Abort, KeyboardInterrupt):

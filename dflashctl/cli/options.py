@@ -29,3 +29,4 @@ NoWaitOption = Annotated[
 DiffOption = Annotated[
     bool, typer.Option("--diff", help="Show the changes of files whole, however long they are.")
 ]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do what cannot be undone, unasked.")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -10,7 +11,15 @@ from typing import TYPE_CHECKING
 from dflashctl.agent.protocol import Commit, Receive, StepDone, StepPassed
 from dflashctl.cli.ctrl_c import patient
 from dflashctl.cli.recover import outcome_after_loss
-from dflashctl.errors import Interrupted, LinkLost, LockHeld, MissingTool, Refused, Unverified
+from dflashctl.errors import (
+    Interrupted,
+    LinkLost,
+    LockHeld,
+    MissingTool,
+    NeedsYes,
+    Refused,
+    Unverified,
+)
 from dflashctl.plan.ids import transaction_id
 from dflashctl.plan.preflight import lacks
 from dflashctl.view import json
@@ -37,7 +46,8 @@ CHANGES = 10
 class Proposal:
     """A plan with what it was made from. ``look`` is the one that ``seen`` answers.
 
-    ``diff``: whether changes of files are shown whole, however long they are.
+    ``diff``: whether changes of files are shown whole, however long they are. ``yes``: what
+    cannot be undone is done unasked.
     """
 
     desired: Desired
@@ -45,6 +55,7 @@ class Proposal:
     seen: Observed
     plan: Plan
     diff: bool = False
+    yes: bool = False
 
     @property
     def target(self) -> str:
@@ -82,7 +93,8 @@ def carry_out(call: Call, agent: Agent, proposal: Proposal) -> int:
         LockHeld: another transaction is at work, so that what was seen may not last.
         Refused: preflight is against it; nothing was touched.
         Unverified: a step failed.
-        Interrupted: by Ctrl-C before anything was touched, or while watching.
+        NeedsYes: something cannot be undone, and nobody can be asked.
+        Interrupted: by Ctrl-C or a no before anything was touched, or while watching.
     """
     _respect_the_lock(proposal)
     plan, screen = proposal.plan, call.screen
@@ -93,6 +105,7 @@ def carry_out(call: Call, agent: Agent, proposal: Proposal) -> int:
     _refuse(proposal)
     if idle:
         return _answer(call, proposal, 0) if call.json else 0
+    _ask(call, proposal)
     transaction = transaction_id(proposal.look.job, datetime.now(UTC), secrets.choice)
     _send(call, agent, proposal, transaction)
     outcome, done, passed = _commit(call, agent, proposal, transaction)
@@ -105,6 +118,19 @@ def carry_out(call: Call, agent: Agent, proposal: Proposal) -> int:
     else:
         show_done(screen, call.same_again(proposal.target), plan, outcome.observed, done)
     return 0
+
+
+def _ask(call: Call, proposal: Proposal) -> None:
+    """What cannot be undone needs a word."""
+    asks = proposal.plan.asks
+    if not asks or proposal.yes:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise NeedsYes(what=call.command, details=asks)
+    for text in asks:
+        call.screen.say(text, style="yellow")
+    if not call.screen.ask("Go on? (yes/no) "):
+        raise Interrupted(target=proposal.target)
 
 
 def _respect_the_lock(proposal: Proposal) -> None:

@@ -172,7 +172,7 @@ def restore_steps(
             store=folder.spec, real_path=to or there.real_path, name=name, to=to
         ),
         what=f"restore {amount} of archive {name} to {to or folder.named}",
-        why=f"{verb}; verified first{away if to is None and there.entries else ''}",
+        why=f"{_reason(verb)}; verified first{away if to is None and there.entries else ''}",
     )
     return (step,), ()
 

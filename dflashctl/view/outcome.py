@@ -6,11 +6,11 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dflashctl.agent.keeping import ClearCheckpoints
 from dflashctl.agent.protocol import StopRun
 from dflashctl.plan.words import counted
 from dflashctl.view.console import ACCENT
 from dflashctl.view.sanitize import one_line
+from dflashctl.view.store_outcome import store_lines
 from dflashctl.view.words import words_for
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def show_done(
             lines.append(("release", seen.run.release))
     elif any(isinstance(step.action, StopRun) for step in plan.steps):
         lines.append(("stopped", f"on {target}; nothing of it runs any more"))
-    lines += _cleared(plan, done)
+    lines += store_lines(again, plan, done)
     if not lines:
         lines.append(("done", f"{counted(len(done), 'step')} on {target}"))
     if plan.run_id is not None:
@@ -122,31 +122,3 @@ def show_done(
 
 def _pid(seen: Observed) -> str:
     return f", pid {seen.run.pid}" if seen.run is not None and seen.run.pid is not None else ""
-
-
-def _cleared(plan: Plan, done: Mapping[int, StepDone]) -> list[tuple[str, str]]:
-    """Where the cleared checkpoints went, and how to bring them back."""
-    for number, step in enumerate(plan.steps):
-        if not isinstance(step.action, ClearCheckpoints) or number not in done:
-            continue
-        facts = done[number].facts
-        moved_to, count = facts.get("moved_to"), facts.get("count")
-        if not isinstance(moved_to, str) or not count:
-            return [("cleared", "nothing: the folder was empty")]
-        return [
-            ("cleared", f"{_entries(count)} of {step.action.real_path}, kept in {moved_to}"),
-            ("undo", f"stop the run, then move them back: {_way_back(moved_to, step.action)}"),
-        ]
-    return []
-
-
-def _entries(count: object) -> str:
-    return f"{count} {'entry' if count == 1 else 'entries'}"
-
-
-def _way_back(moved_to: str, action: ClearCheckpoints) -> str:
-    """Words for the target's own shell, dotfiles included."""
-    from shlex import join
-
-    return join(("find", moved_to, "-mindepth", "1", "-maxdepth", "1",
-                 "-exec", "mv", "-nt", action.real_path, "{}", "+"))  # fmt: skip

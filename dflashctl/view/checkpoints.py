@@ -1,0 +1,147 @@
+"""The checkpoints, archives and clearings of a target: tables, or JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dflashctl.view import figures
+from dflashctl.view.console import ACCENT
+from dflashctl.view.json import plain
+from dflashctl.view.sanitize import one_line
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from dflashctl.agent.seen import Observed
+    from dflashctl.view.console import Screen
+    from dflashctl.view.outcome import Again
+
+# Of very many the newest are shown; --json has them all.
+SHOWN = 30
+
+
+def show_store(screen: Screen, again: Again, seen: Observed) -> None:
+    """Up to three tables: what is in the folder, in archives, and aside."""
+    from rich.text import Text
+
+    store, folder = seen.store, seen.checkpoints
+    if store is None or folder is None:
+        return
+    shown = store.checkpoints[-SHOWN:]
+    older = len(store.checkpoints) - len(shown) + store.left_out
+    title = Text.assemble((one_line(folder.path), f"bold {ACCENT}"))
+    if folder.real_path != folder.path:
+        title.append(f" (really {one_line(folder.real_path)})", style="dim")
+    if not folder.exists:
+        title.append(": no such folder yet")
+    elif not store.checkpoints:
+        title.append(": no checkpoint")
+    screen.show(title)
+    if shown:
+        table = _table("CHECKPOINT", ">STEP", ">SIZE", "SAVED", "STATE")
+        for one in shown:
+            newest = one.name == folder.latest
+            state = Text("newest", style="green") if newest else Text("complete")
+            if one.why is not None:
+                state = Text(f"not complete: {one_line(one.why)}", style="yellow")
+            table.add_row(
+                one_line(one.name), _step(one.step), figures.size(one.size),
+                figures.moment(one.at), state,
+            )  # fmt: skip
+        screen.show(table)
+        if older:
+            screen.show(Text(f"and {older} older ones", style="dim"))
+    if store.archives:
+        table = _table("ARCHIVE", ">CHECKPOINTS", ">STEP", ">SIZE", "MADE", "STATE")
+        for kept in store.archives:
+            state = Text(kept.form) if kept.whole else Text("cut short", style="yellow")
+            table.add_row(
+                one_line(kept.name), str(len(kept.names)), _step(kept.latest_step),
+                figures.size(kept.stored), figures.moment(kept.at), state,
+            )  # fmt: skip
+        screen.show(Text(""))
+        screen.show(table)
+    if store.cleared:
+        table = _table("CLEARED", ">ENTRIES", ">STEP", ">SIZE")
+        for gone in store.cleared:
+            table.add_row(
+                figures.moment(gone.at), str(gone.count), _step(gone.latest_step),
+                figures.size(gone.size),
+            )  # fmt: skip
+        screen.show(Text(""))
+        screen.show(table)
+        back = again.typed("checkpoints", "restore", "--last-cleared")
+        # Not wrapped by us: what is a command stays one that can be copied.
+        screen.out.print(
+            Text(f"the last of them comes back with: {back}", style="dim"), soft_wrap=True
+        )
+
+
+def _step(step: int | None) -> str:
+    return "" if step is None else str(step)
+
+
+def _table(*titles: str) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for title in titles:
+        last = title == titles[-1]
+        table.add_column(
+            title.removeprefix(">"), no_wrap=not last,
+            justify="right" if title.startswith(">") else "left",
+        )  # fmt: skip
+    return table
+
+
+def store_object(seen: Observed) -> dict[str, Any]:
+    """One target of ``checkpoints list``."""
+    store, folder = seen.store, seen.checkpoints
+    assert store is not None
+    assert folder is not None
+    return {
+        "path": folder.path,
+        "real_path": folder.real_path,
+        "exists": folder.exists,
+        "latest": folder.latest,
+        "checkpoints": [
+            {
+                "name": one.name,
+                "step": one.step,
+                "saved_at": figures.iso(one.at),
+                "bytes": one.size,
+                "complete": one.complete,
+                "why_not": one.why,
+            }
+            for one in store.checkpoints
+        ],
+        "left_out": store.left_out,
+        "archives": [
+            {
+                "name": one.name,
+                "form": one.form,
+                "whole": one.whole,
+                "made_at": figures.iso(one.at),
+                "checkpoints": list(one.names),
+                "latest_step": one.latest_step,
+                "bytes": one.size,
+                "stored_bytes": one.stored,
+                "files": one.files,
+                "source": one.source,
+            }
+            for one in store.archives
+        ],
+        "cleared": [
+            {
+                "id": one.id,
+                "cleared_at": figures.iso(one.at),
+                "entries": one.count,
+                "latest_step": one.latest_step,
+                "bytes": plain(one.size),
+            }
+            for one in store.cleared
+        ],
+        "archive_free_bytes": store.archive_free,
+        "resumed_from": store.resumed_from,
+        "error": None,
+    }
