@@ -25,16 +25,22 @@ PIECE = 1 << 16
 LOG_LIMIT = 512 << 20
 LOG_KEPT = 3
 TICK_S = 1.0
+MARK_S = 10.0
 
 
 def collect(folder: str, limit: int = LOG_LIMIT) -> None:
     """Append standard input to the log until it ends; turn to a new file at ``limit`` bytes."""
     log = Rotating(f"{folder}/log", limit, LOG_KEPT)
+    # When the log had what size, for those who ask what came since.
+    index, marked = Rotating(f"{folder}/log.index", 64 << 20, 1), 0.0
     meter = _meter(RunFolder(path=Path(folder)))
     while True:
         ready = select.select([0], [], [], TICK_S)[0]
         piece = os.read(0, PIECE) if ready else b""
         if piece:
+            if time.monotonic() >= marked + MARK_S:
+                marked = time.monotonic()
+                index.write(f"{time.time():.0f} {log.size}\n".encode())
             log.write(piece)
         if meter is not None:
             try:

@@ -12,9 +12,15 @@ _SEQUENCE = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"
     r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"
     r"|\x1b[ -/]*[0-~]"
-    r"|[\x00-\x08\x0b-\x1f\x7f]"
+    r"|[\x00-\x08\x0a-\x1f\x7f]"
 )
 _BREAK = re.compile(rb"\r+\n|\n|\r+")
+
+
+def plain(line: bytes | bytearray) -> str:
+    """A line as text: no escape sequences, no controls, no line end."""
+    text = line.decode("utf-8", "replace")
+    return text if text.isprintable() else _SEQUENCE.sub("", text)
 
 
 class Lines:
@@ -60,10 +66,8 @@ class Lines:
             self._open += part[:room]
 
     def _close(self, found: list[str], *, wraps: bool) -> None:
-        text = self._open.decode("utf-8", "replace")
+        text = plain(self._open)
         self._open.clear()
-        if "\x1b" in text or not text.isprintable():
-            text = _SEQUENCE.sub("", text)
         width = len(text)
         if self._wide:
             text, self._wide = self._wide + text, ""

@@ -285,12 +285,25 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logs:
-    """The last ``lines`` lines of a run's output, and on with it if ``follow``."""
+    """The last ``lines`` lines of a run's output, and on with it if ``follow``.
+
+    Attributes:
+        lines: None: all.
+        what: the output, or the metrics, one JSON object a line.
+        since_s: of the output, no more than came in the last so many seconds; of the
+            metrics all lines come, and have their times.
+        grep: only lines in which this regular expression is found.
+        errors: instead of lines, tracebacks and other errors, each once.
+    """
 
     job: str
     run_id: str | None
-    lines: int
+    lines: int | None
     follow: bool
+    what: Literal["output", "metrics"] = "output"
+    since_s: float | None = None
+    grep: str | None = None
+    errors: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,11 @@ class Rotating:
         self._size = 0
         self._open()
 
+    @property
+    def size(self) -> int:
+        """Bytes in the newest piece."""
+        return self._size
+
     def write(self, data: bytes) -> None:
         """Append."""
         if self._size >= self._limit:
@@ -44,6 +49,29 @@ class Rotating:
             os.close(self._handle)
             self._handle = -1
         self._size = 0
+
+
+def start_since(path: str, since: float) -> tuple[int, int]:
+    """Where what was written since a moment begins, by ``path.index``.
+
+    Returns how many newer pieces there are than the one it is in, and the offset in that.
+    Its lines say what size the newest piece had at a moment, and a size that is smaller
+    than the one before tells that the file has turned.
+    """
+    rows: list[tuple[float, int]] = []
+    with suppress(OSError), open(f"{path}.index", encoding="ascii", errors="replace") as file:
+        for line in file:
+            with suppress(ValueError, IndexError):
+                words = line.split()
+                rows.append((float(words[0]), int(words[1])))
+    newer, offset, later = 0, 0, -1
+    for at, size in reversed(rows):
+        if later >= 0 and size > later:
+            newer += 1
+        offset, later = size, size
+        if at <= since:
+            return newer, offset
+    return newer, 0
 
 
 def pieces(path: str) -> list[str]:

@@ -3,6 +3,7 @@
 import io
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 from dflashctl.agent import logs
 from dflashctl.agent.failures import AgentError
 from dflashctl.agent.protocol import LogEnd, Logs
+from dflashctl.agent.records import StateFolder
+from dflashctl.agent.rotate import Rotating
 
 from .conftest import R1, R2, Bench, until
 
@@ -26,11 +29,12 @@ def test_the_last_lines_are_those_that_a_reader_would_count(
     text = b"\n".join(lines) + (b"\n" if ended and lines else b"")
     piece, logs.PIECE = logs.PIECE, 7
     try:
-        start = logs._start_of_last(io.BytesIO(text), wanted)
+        start, missing = logs._start_of_last(io.BytesIO(text), wanted)
     finally:
         logs.PIECE = piece
     kept = text.splitlines(keepends=True)
     assert text[start:] == b"".join(kept[max(0, len(kept) - wanted) :])
+    assert missing == max(0, wanted - len(kept))
 
 
 def ask(bench: Bench, **more: object) -> tuple[str, LogEnd]:
@@ -43,6 +47,83 @@ def ask(bench: Bench, **more: object) -> tuple[str, LogEnd]:
         lambda: False,
     )
     return "".join(text).replace("\r\n", "\n"), end
+
+
+def asked(tmp_path: Path, **more: object) -> str:
+    """What a run that is over gives, whose log lies in ``tmp_path``."""
+    state = StateFolder(path=tmp_path)
+    state.run("dflash", "r").run.write_text(
+        '{"started_at": 0, "session": "s", "command": [], "env": {}, "release": "",'
+        ' "started_by": "x"}'
+    )
+    request: dict[str, object] = {"job": "dflash", "run_id": "r", "lines": None, "follow": False}
+    text: list[str] = []
+    logs.stream(Logs(**{**request, **more}), state, text.append, lambda: False)  # type: ignore[arg-type] # any field
+    return "".join(text)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Rotating:
+    """A log of the run ``r`` that turns after 100 bytes."""
+    folder = StateFolder(path=tmp_path).run("dflash", "r")
+    folder.path.mkdir(parents=True)
+    return Rotating(str(folder.log), 100, 3)
+
+
+@pytest.mark.parametrize("wanted", [1, 7, 12, 13, 25, 29, 30, 99])
+def test_the_last_lines_are_found_across_the_pieces_of_a_log(
+    tmp_path: Path, log: Rotating, wanted: int
+) -> None:
+    for number in range(30):
+        log.write(b"line %02d..\n" % number)
+    lines = asked(tmp_path, lines=wanted).splitlines()
+    assert lines == [f"line {n:02d}.." for n in range(30)][-wanted:]
+
+
+def test_following_goes_on_through_a_log_that_turns(tmp_path: Path, log: Rotating) -> None:
+    path = str(StateFolder(path=tmp_path).run("dflash", "r").log)
+    log.write(b"line 00..\n")
+    reader = logs._Reader(path)
+    assert b"".join(reader.all()) == b"line 00..\n"
+    for number in range(1, 30):
+        log.write(b"line %02d..\n" % number)
+        if number % 7 == 0:
+            assert b"line %02d.." % number in b"".join(reader.all())
+
+
+def test_what_came_since_a_moment_is_found_by_the_index(tmp_path: Path, log: Rotating) -> None:
+    index = StateFolder(path=tmp_path).run("dflash", "r").path / "log.index"
+    now, marks = time.time(), []
+    for number in range(30):
+        marks.append(f"{now - 600 + 20 * number:.0f} {log.size}\n")
+        log.write(b"line %02d..\n" % number)
+    index.write_text("".join(marks))
+    for since_s, first in ((61, 26), (301, 14), (9000, 0), (1, 29)):
+        lines = asked(tmp_path, since_s=float(since_s)).splitlines()
+        assert lines[0] == f"line {first:02d}..", since_s
+        assert lines[-1] == "line 29.."
+
+
+def test_only_lines_in_which_a_pattern_is_found(tmp_path: Path, log: Rotating) -> None:
+    for number in range(12):
+        log.write(b"\x1b[31mline\x1b[0m %d\r\n" % number)
+    assert asked(tmp_path, grep="^line 1").count("\n") == 3
+    assert asked(tmp_path, grep="^line 1", lines=1) == "\x1b[31mline\x1b[0m 11\r\n"
+    with pytest.raises(AgentError, match="bad_pattern"):
+        asked(tmp_path, grep="(")
+
+
+def test_errors_are_told_once_and_whole(tmp_path: Path, log: Rotating) -> None:
+    for rank in (0, 1):
+        log.write(b"[rank%d]: Traceback (most recent call last):\n" % rank)
+    log.write(b"step 3 loss 1.0\n")
+    for line in (b'  File "t.py", line 3, in f\n', b"ValueError: bad 0x7f%d\n"):
+        for rank in (0, 1):
+            log.write(b"[rank%d]: " % rank + (line % rank if b"%" in line else line))
+    assert asked(tmp_path, errors=True) == (
+        "-- 2 times, ranks 0, 1:\nTraceback (most recent call last):\n"
+        '  File "t.py", line 3, in f\nValueError: bad 0x7f0\n\n'
+    )
 
 
 def test_the_output_of_a_run_can_be_read_after_its_end(bench: Bench) -> None:
