@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import typer
 
 from dflashctl.cli.call import begin
-from dflashctl.cli.options import JsonOption, PlaybookOption, TargetOption
+from dflashctl.cli.options import JsonOption, PlaybookOption, SinceOption, TargetOption
 
 
 def logs(  # noqa: PLR0913, PLR0917 - one parameter an option
@@ -18,8 +19,22 @@ def logs(  # noqa: PLR0913, PLR0917 - one parameter an option
         bool, typer.Option("-f", "--follow", help="Go on until the run ends, or Ctrl-C.")
     ] = False,
     lines: Annotated[
-        int, typer.Option("-n", "--lines", min=0, metavar="N", help="How many last lines.")
-    ] = 100,
+        int | None,
+        typer.Option(
+            "-n", "--lines", min=0, metavar="N", help="How many last lines, 100 if not said."
+        ),
+    ] = None,
+    since: SinceOption = None,
+    grep: Annotated[
+        str | None,
+        typer.Option("--grep", metavar="REGEX", help="Only lines in which this is found."),
+    ] = None,
+    errors: Annotated[
+        bool, typer.Option("--errors", help="Tracebacks and other errors, each once and whole.")
+    ] = False,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="As it was printed, colours and cursor movements too.")
+    ] = False,
     run: Annotated[
         str | None, typer.Option("--run", metavar="ID", help="Another run than the newest.")
     ] = None,
@@ -34,12 +49,32 @@ def logs(  # noqa: PLR0913, PLR0917 - one parameter an option
     from dflashctl.errors import NothingRuns
 
     call = begin(ctx, "logs", as_json)
+    wrong = [("-f", follow), ("--grep", grep is not None)] if errors else []
+    wrong += [("--raw", raw)] if as_json or errors else []
+    for option, given in wrong:
+        if given:
+            other = "--errors" if errors else "--json"
+            raise typer.BadParameter(f"{option} does not go with {other}.", ctx=ctx)
+    try:
+        re.compile(grep or "")
+    except re.error as error:
+        raise typer.BadParameter(f"--grep is no regular expression: {error}.", ctx=ctx) from error
+    everything = errors or since is not None
+    count = lines if lines is not None or everything else 100
     desired = call.desired(target, playbook)
     name = desired.target.name
-    request = Logs(job=desired.playbook.name, run_id=run, lines=lines, follow=follow)
+    request = Logs(
+        job=desired.playbook.name,
+        run_id=run,
+        lines=count,
+        follow=follow,
+        since_s=since,
+        grep=grep,
+        errors=errors,
+    )
     with call.at(desired.target) as agent:
         try:
-            end = logstream.print_all(logstream.sink(call, name, request), agent.logs(request))
+            end = logstream.print_all(logstream.sink(call, name, request, raw), agent.logs(request))
         except NothingRuns as error:
             error.run_id = run
             raise

@@ -31,8 +31,10 @@ class Sink(Protocol):
         """No more will come."""
 
 
-def sink(call: Call, target: str, request: Logs) -> Sink:
+def sink(call: Call, target: str, request: Logs, raw: bool = False) -> Sink:
     """What the options ask for."""
+    if raw:
+        return _Raw(call.screen)
     if not call.json:
         return _Text(call.screen)
     return _Lines(call.screen, target) if request.follow else _Whole(call.screen, target)
@@ -67,6 +69,19 @@ class _Text:
 
     def end(self, _: LogEnd) -> None:
         self._screen.write(self._cleaner.end())
+
+
+class _Raw:
+    """As it was printed, for who asked for just that."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+
+    def text(self, piece: str) -> None:
+        self._screen.write(piece)
+
+    def end(self, _: LogEnd) -> None:
+        pass
 
 
 class _Lines:

@@ -24,6 +24,7 @@ from dflashctl.cli import (
     init,
     inventory,
     logs,
+    metrics,
     optimize_buckets,
     play,
     rollback,
@@ -71,6 +72,8 @@ app.command("doctor")(doctor.doctor)
 app.command("status")(status.status)
 app.command("attach")(attach.attach)
 app.command("logs")(logs.logs)
+app.command("metrics")(metrics.metrics)
+app.command("compare")(metrics.compare)
 app.command("stop")(stop.stop)
 app.command("start")(start.start)
 app.command("optimize-buckets")(optimize_buckets.optimize_buckets)

@@ -20,6 +20,24 @@ PlaybookOption = Annotated[
     typer.Option("-p", "--playbook", metavar="PATH", help="The playbook to use."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")]
+
+
+def _seconds(text: str) -> float:
+    """``90s``, ``15m``, ``2h`` or ``7d``, as in a playbook."""
+    from dflashctl.playbook.schema import duration
+
+    try:
+        return duration(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+SinceOption = Annotated[
+    float | None,
+    typer.Option(
+        "--since", metavar="DURATION", parser=_seconds, help="What came in this time: 90s, 2h, 7d."
+    ),
+]
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Show the plan and stop; exit 10 if there is one.")
 ]

@@ -102,3 +102,35 @@ def test_a_connection_that_dies_keeps_what_came(world: World) -> None:
     result = world.run("logs", "-f")
     assert (result.code, result.out) == (69, "step 1\n")
     assert "silent for 30 s" in result.err
+
+
+def test_what_is_searched_for_is_asked_of_the_target(world: World) -> None:
+    world.log = [END]
+    world.run("logs", "--grep", "loss", "--since", "2h")
+    world.run("logs", "--errors", "-n", "3")
+    first, second = world.log_requests
+    assert (first.grep, first.since_s, first.lines, first.errors) == ("loss", 7200.0, None, False)
+    assert (second.grep, second.since_s, second.lines, second.errors) == (None, None, 3, True)
+
+
+def test_raw_is_as_it_was_printed(world: World) -> None:
+    world.log = [LogText(text="a\x1b[31mb\r\n"), END]
+    assert world.run("logs", "--raw").out == "a\x1b[31mb\r\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--since", "soon"], "must be a number and a unit"),
+        (["--grep", "("], "--grep is no regular expression"),
+        (["--errors", "-f"], "-f does not go with --errors"),
+        (["--errors", "--grep", "x"], "--grep does not go with --errors"),
+        (["--raw", "--json"], "--raw does not go with --json"),
+    ],
+)
+def test_options_that_make_no_sense_are_a_mistake(
+    world: World, words: list[str], complaint: str
+) -> None:
+    result = world.run("logs", *words)
+    assert result.code == 2
+    assert complaint in result.err
