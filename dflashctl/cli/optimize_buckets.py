@@ -102,6 +102,23 @@ def optimize_buckets(  # noqa: PLR0913, PLR0917 - one parameter an option
     return _tell(call, wanted, found, measured, apply=apply)
 
 
+def make_boundaries(call: Call, names: list[str] | None, playbook: str) -> Path:
+    """Find the boundaries that the playbook asks for, write them, and say where to.
+
+    Raises:
+        MissingSetting: the playbook names no dataset, or a limit is missing.
+        BadDataset, MissingModule, MissingTool: what stands against it.
+    """
+    wanted = _wanted(call, names, playbook, "auto")
+    task = _task(call, wanted, {"path": None, "column": None}, {}) | {
+        "current": _current(None, wanted.boundaries),
+        "prove": False,
+        "compare": False,
+        "needs_numpy": False,
+    }
+    return _write(wanted, _find(call, wanted, task, fetch=False))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
     """The job, and where its data are; ``target`` is None where that is this machine."""
@@ -274,20 +291,12 @@ def _find(call: Call, wanted: _Wanted, task: dict[str, Any], *, fetch: bool) -> 
 def _tell(
     call: Call, wanted: _Wanted, found: Found, measured: tuple[Calibration, ...], *, apply: bool
 ) -> int:
-    from dflashctl.playbook.boundaries import write_boundaries
     from dflashctl.view import json
     from dflashctl.view.buckets import report_object, show_report
 
     name = wanted.target.name if wanted.target else None
-    dataset = {
-        "target": name,
-        "path": found.task["path"],
-        "column": found.task["column"],
-        "fingerprint": found.fingerprint,
-    }
-    written = wanted.boundaries if apply else None
-    if written is not None:
-        write_boundaries(written, found.report, dataset)
+    dataset = _dataset(wanted, found)
+    written = _write(wanted, found) if apply else None
     if call.json:
         value = report_object(found.report, dataset, measured, written)
         call.screen.write(json.envelope(call.command, 0, {name or "here": value}))
@@ -298,3 +307,20 @@ def _tell(
                 f"written to {written}; deploy brings it with `buckets: {written.name}`"
             )
     return 0
+
+
+def _dataset(wanted: _Wanted, found: Found) -> dict[str, Any]:
+    """Which data the boundaries are made for."""
+    return {
+        "target": wanted.target.name if wanted.target else None,
+        "path": found.task["path"],
+        "column": found.task["column"],
+        "fingerprint": found.fingerprint,
+    }
+
+
+def _write(wanted: _Wanted, found: Found) -> Path:
+    from dflashctl.playbook.boundaries import write_boundaries
+
+    write_boundaries(wanted.boundaries, found.report, _dataset(wanted, found))
+    return wanted.boundaries

@@ -21,11 +21,16 @@ def play(
     """Do a playbook's steps in their order, as one transaction.
 
     The target is looked at once; steps whose `when` is not so are left out of the plan.
+    Boundaries, if the steps begin with `optimize_buckets`, are made before that.
     """
     from dflashctl.cli.transaction import Proposal, carry_out, preview, require_tmux
     from dflashctl.plan.play import look_before_play, plan_play
 
     call = begin(ctx, "play", as_json)
+    if not dry_run and any(step.do == "optimize_buckets" for step in call.outline(file).steps):
+        from dflashctl.cli.optimize_buckets import make_boundaries
+
+        call.screen.say(f"boundaries written to {make_boundaries(call, target, file)}")
     desired = call.desired_play(target, file)
     look = look_before_play(desired)
     with call.at(desired.target) as agent:

@@ -132,7 +132,9 @@ class _Play:
             case "prune_checkpoints":
                 return self._prune()
             case "optimize_buckets":
-                return ()  # done before the target is looked at
+                # So that a push brings them, before this plan is made.
+                self.notes.append("boundaries are made anew before all else (optimize_buckets)")
+                return ()
             case _ as never:
                 assert_never(never)
 

@@ -163,11 +163,15 @@ def _run_faults(document: Document) -> Iterator[Fault]:
 
 def _step_faults(document: Document) -> Iterator[Fault]:
     """Steps that only their order makes wrong."""
-    steps = document.values.get("steps")
-    verbs = [mapping(step).get("do") for step in (steps if isinstance(steps, list) else ())]
+    found = document.values.get("steps")
+    steps = found if isinstance(found, list) else []
+    verbs = [mapping(step).get("do") for step in steps]
     for index, verb in enumerate(verbs):
         if verb == "start" and "start" in verbs[:index]:
             yield document.fault(("steps", index, "do"), "a playbook starts one run only")
+        if verb == "optimize_buckets" and (index or "when" in mapping(steps[index])):
+            message = "comes first and without `when`: a push is to bring what it makes"
+            yield document.fault(("steps", index, "do"), message)
         if verb == "wait_ready" and "start" not in verbs[:index]:
             message = "needs a step with `do: start` before it"
             yield document.fault(("steps", index, "do"), message)

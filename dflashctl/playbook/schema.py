@@ -463,18 +463,18 @@ class When(_Mapping):
     ] = []  # fmt: skip
     """The job is in one of these states."""
     gpus_free: Annotated[int, AfterValidator(_count)] | None = None
-    """So many GPUs are held by nobody."""
+    """So many GPUs at least are held by nobody else."""
     checkpoints: Count | None = None
     """How many checkpoints there are."""
     files_changed: bool | None = None
     """Whether the files there differ from those here."""
     missing: list[Annotated[str, AfterValidator(_program)]] = []
-    """One of these programs is not there."""
+    """One of these is not there: absolute paths, names of programs."""
 
 
 class _Step(_Mapping):
     when: When = When()
-    """What must be so for the step to be done; else it is skipped."""
+    """What must be so for the step to be done; else it is left out."""
     on_failure: Literal["stop", "continue"] = "stop"
     """stop: the rest is not done; continue: it is."""
 

@@ -128,3 +128,84 @@ def test_a_restart_may_be_written_as_steps(job: Job) -> None:
     job.ok("play", str(job.folder / "deploy.yml"))
     run = target(job.ok("runs", "show", "--json"))
     assert (run["state"], run["env"]["SEED"], run["resumed_from"]) == ("RUNNING", "second", None)
+
+
+def learnt(job: Job, step: int) -> str:
+    """What the current run had learnt after a step, as it printed it."""
+    lines = job.ok("logs", "-n", "100000").splitlines()
+    (line,) = [line for line in lines if line.startswith(f"step {step} ")]
+    return line.split()[-1]
+
+
+def steps(job: Job) -> list[int]:
+    names = job.sh('ls "$1"', job.checkpoints).split()
+    return sorted(int(name.removeprefix("step-")) for name in names)
+
+
+def hashes(job: Job, folder: str) -> str:
+    return job.sh('cd "$1" && find . -type f | sort | xargs -r sha256sum', folder)
+
+
+STORE = {
+    "pattern": "step-*",
+    "complete_when": {"file": "COMPLETE"},
+    "keep": {"last": 2},
+}
+
+
+def test_a_training_goes_on_from_the_very_step_that_a_rollback_brings_back(job: Job) -> None:
+    store = {**STORE, "path": job.checkpoints, "archive_to": f"{job.route.tmp}/archive"}
+    write(job, "first", checkpoints=store)
+    job.ok("deploy")
+    until(lambda: job.sh('mkdir -p "$1"; ls "$1"', job.checkpoints) and steps(job)[-1] >= 30)
+    job.ok("stop")
+    kept, last = hashes(job, job.checkpoints), steps(job)[-1]
+    known = learnt(job, last)
+    job.ok("checkpoints", "archive", "--name", "first-run")
+
+    # A new strategy: from nothing, and with other results.
+    write(job, "second", checkpoints=store)
+    job.ok("deploy", "--restart", "--clear-checkpoints")
+    until(lambda: job.sh('mkdir -p "$1"; ls "$1"', job.checkpoints) and steps(job)[-1] >= 20)
+    assert learnt(job, 10) != known
+
+    plan = job.dflashctl("rollback", "--with-checkpoints", "first-run", "--dry-run")
+    assert plan.returncode == 10, plan.stderr
+    assert str(last) in plan.stdout
+    job.ok("rollback", "--with-checkpoints", "first-run")
+    third = target(job.ok("runs", "show", "--json"))
+    assert third["resumed_from"] == f"step-{last:08d}"
+    until(lambda: f"step {last + 1} " in job.ok("logs", "-n", "100000"))
+    assert job.ok("logs", "-n", "100000").splitlines()[0] == f"begins after step {last}"
+    now = hashes(job, job.checkpoints)
+    assert all(line in now.splitlines() for line in kept.splitlines())
+    # What it learns from here on is what the first run would have learnt.
+    job.ok("stop")
+    job.ok("rollback", third["repeats"], "--with-checkpoints", "cleared")
+    until(lambda: f"step {last + 2} " in job.ok("logs", "-n", "100000"))
+    assert job.ok("logs", "-n", "100000").splitlines()[0] == f"begins after step {last}"
+
+
+def test_rotating_archives_and_prunes_while_the_job_runs(job: Job) -> None:
+    rotate = yaml.safe_load((PLAYBOOKS / "rotate.yml").read_text())
+    rotate["checkpoints"] |= {
+        "path": job.checkpoints, "archive_to": f"{job.route.tmp}/archive", "keep": {"last": 2},
+    }  # fmt: skip
+    for step in rotate["steps"]:
+        step["when"]["checkpoints"]["at_least"] = 4
+    path = job.folder / "rotate.yml"
+    path.write_text(yaml.safe_dump(rotate))
+    assert "left out" in job.dflashctl("play", str(path), "--dry-run").stdout
+    job.ok("deploy")
+    until(lambda: job.sh('mkdir -p "$1"; ls "$1"', job.checkpoints) and len(steps(job)) >= 5)
+    assert job.dflashctl("play", str(path)).returncode == 2, "what is deleted needs a yes"
+    before = steps(job)
+    done = target(job.ok("play", str(path), "--yes", "--json"))
+    assert [step["action"] for step in done["plan"]["steps"]] == [
+        "archive_checkpoints", "prune_checkpoints",
+    ]  # fmt: skip
+    assert before[0] not in steps(job)
+    assert before[-1] in steps(job)
+    assert job.status()["state"] == "RUNNING"
+    (archive,) = job.sh('ls "$1"', f"{job.route.tmp}/archive").split()
+    job.ok("checkpoints", "verify", archive)

@@ -70,7 +70,7 @@ def test_a_start_without_a_push_uses_what_lies_there_or_is_refused() -> None:
     assert action(plan, StartRun).about.source is None
 
 
-@pytest.mark.provokes("refused.*_while_running")
+@pytest.mark.provokes("refused.checkpoints_in_use")
 def test_checkpoints_are_not_cleared_under_a_running_job() -> None:
     assert codes(play(BUSY, "clear_checkpoints")) == ["checkpoints_in_use"]
     too_late = play(BUSY, "clear_checkpoints", "stop")

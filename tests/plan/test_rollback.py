@@ -4,16 +4,25 @@ from dataclasses import replace
 
 import pytest
 
+from dflashctl.agent.keeping import (
+    ArchiveSeen,
+    ClearedSeen,
+    RestoreCheckpoints,
+    RestoreCleared,
+    StoreSeen,
+)
 from dflashctl.agent.protocol import PlaceFiles, StartRun
 from dflashctl.agent.recorded import RunRecord
 from dflashctl.agent.seen import Observed
 from dflashctl.plan.model import Plan
-from dflashctl.plan.rollback import as_it_was, plan_rollback
+from dflashctl.plan.rollback import Wanted, as_it_was, plan_rollback
+from dflashctl.playbook.model import CheckpointSpec
 from tests.plan.scenes import (
     BUSY,
     DESIRED,
     EARLIER,
     EMPTY,
+    GB,
     NEW,
     OLD,
     OVER,
@@ -26,6 +35,7 @@ from tests.plan.scenes import (
     codes,
     placed,
     said,
+    with_playbook,
 )
 
 RESUMING = replace(RECORD, resume=("bash", "/root/start.sh", "--resume", "latest"))
@@ -96,3 +106,55 @@ def test_contents_that_are_gone_are_refused_by_their_places() -> None:
 def test_the_plan_shows_how_the_files_go_back() -> None:
     (diff,) = rollback(BUSY, texts={OLD: "old\n"}).diffs
     assert diff.lines[1:] == ("-new", "+old")
+
+
+SPEC = CheckpointSpec(path="/workspace/checkpoints")
+ARCHIVED = ArchiveSeen(
+    name="v1", form="tar", whole=True, at=1_795_852_000.0, names=("step-800",), latest_step=800,
+    size=GB, allocated=GB, stored=GB, files=3, source="/workspace/checkpoints",
+)  # fmt: skip
+STORE = StoreSeen(
+    checkpoints=(),
+    left_out=0,
+    archives=(),
+    cleared=(ClearedSeen(id="t-next", at=1_795_852_700.0, count=9, latest_step=900, size=GB),),
+    allocated=None,
+    archive_free=None,
+    same_disk=True,
+    resumed_from=None,
+)
+
+
+def with_cleared(cleared_by: str | None) -> Plan:
+    desired, seen = as_it_was(DESIRED, RESUMING), replace(there(BUSY), store=STORE)
+    return plan_rollback(desired, seen, RESUMING, Wanted(cleared_by=cleared_by), wait=True)
+
+
+def test_what_was_cleared_when_the_next_run_began_comes_back_before_the_start() -> None:
+    plan = with_cleared("t-next")
+    assert actions(plan) == ["StopRun", "RestoreCleared", "PlaceFiles", "StartRun", "VerifyRun"]
+    assert action(plan, StartRun).command == RESUMING.resume
+    what, why = said(plan, RestoreCleared)
+    assert "step 900" in what
+    assert "moved to /workspace/.checkpoints.dflashctl-trash" in why
+    assert plan.refusals == ()
+
+
+@pytest.mark.provokes("refused.not_cleared")
+@pytest.mark.parametrize("cleared_by", ["t-other", None])
+def test_what_was_not_cleared_cannot_come_back(cleared_by: str | None) -> None:
+    assert codes(with_cleared(cleared_by)) == ["not_cleared"]
+
+
+def test_an_archive_comes_back_if_it_is_there() -> None:
+    store = replace(STORE, archives=(ARCHIVED,))
+    folder = replace(SPEC, archive_to="/archive")
+    desired = as_it_was(with_playbook(checkpoints=folder), RESUMING)
+    seen = replace(there(BUSY), store=store)
+
+    def restored(name: str) -> Plan:
+        return plan_rollback(desired, seen, RESUMING, Wanted(archive=name), wait=True)
+
+    assert action(restored("v1"), RestoreCheckpoints).name == "v1"
+    assert restored("v1").refusals == ()
+    assert codes(restored("v2")) == ["no_such_archive"]

@@ -20,3 +20,11 @@ def test_provisioning_brings_only_what_is_missing_and_then_looks_at_torch() -> N
     steps = load_playbook(PLAYBOOKS / "provision.yml").steps
     assert [step.when.missing for step in steps] == [("tmux",), ("/root/venv/bin/python",), ()]
     assert "torch" in steps[-1].command[-1]
+
+
+def test_rotating_archives_before_it_deletes() -> None:
+    rotate = load_playbook(PLAYBOOKS / "rotate.yml")
+    assert [step.do for step in rotate.steps] == ["archive_checkpoints", "prune_checkpoints"]
+    assert rotate.checkpoints
+    assert rotate.checkpoints.keep
+    assert rotate.checkpoints.archive_to

@@ -510,6 +510,7 @@ def test_steps_become_values(tmp_path: Path) -> None:
         ("{do: run}", "steps[0].command", "is missing"),
         ("{do: wait_ready}", "steps[0].do", "do: start"),
         ("{do: start}, {do: start}", "steps[1].do", "one run only"),
+        ("{do: push}, {do: optimize_buckets}", "steps[1].do", "comes first"),
         ("{do: stop, when: {state: [RUNING]}}", "steps[0].when.state[0]", "did you mean RUNNING?"),
         ("{do: stop, when: {gpus: 3}}", "steps[0].when.gpus", "did you mean gpus_free?"),
         ("{do: restore_checkpoints, name: a/b}", "steps[0].name", "must be letters"),
