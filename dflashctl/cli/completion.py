@@ -171,6 +171,18 @@ def targets(asked: Asked) -> Iterator[Word]:
         yield Word(group, f"group of {len(members)}")
 
 
+def hosts(asked: Asked) -> Iterator[Word]:
+    """The inventory's targets, and the names that ~/.ssh/config gives to hosts."""
+    yield from (word for word in targets(asked) if not word.about.startswith("group"))
+    config = Path(asked.environ.get("HOME", "/"), ".ssh", "config")
+    try:
+        text = config.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return
+    for names in re.findall(r"(?im)^[ \t]*host[ \t=]+(.+)$", text):
+        yield from (Word(name, "of ~/.ssh/config") for name in names.split())
+
+
 def playbooks(asked: Asked) -> Iterator[Word]:
     """The YAML files where playbooks are looked for."""
     from dflashctl.document.paths import places
@@ -226,6 +238,8 @@ _RUN_WORDS = (Word("last", "the newest run"), Word("previous", "the one before i
 # By an option's long name, or by what stands for an argument in its help.
 COMPLETERS: dict[str, Completer] = {
     "--target": targets,
+    "--host": hosts,
+    "HOST": hosts,
     "--playbook": playbooks,
     "--run": _remembered("runs"),
     "RUN": _remembered(

@@ -59,6 +59,16 @@ def test_targets_groups_and_containers_by_their_own_name(place: Path) -> None:
     assert asked(place, "stop", "--target=x", "-t", "=") == (0, everything)
 
 
+def test_hosts_are_those_of_the_inventory_and_of_ssh(place: Path) -> None:
+    (place / ".ssh").mkdir()
+    (place / ".ssh" / "config").write_text("Host kpro7 *.lab\n  User root\nhost=box\n")
+    assert asked(place, "inventory", "trust", "kpro") == (
+        0,
+        ["kpro6", "kpro6/dflash", "kpro6/eval", "kpro7"],
+    )
+    assert asked(place, "init", "--host", "b") == (0, ["box"])
+
+
 def test_verbs_options_and_their_choices(place: Path) -> None:
     assert asked(place, "sta") == (0, ["status", "start"])
     assert asked(place, "inventory", "sh") == (0, ["show"])
