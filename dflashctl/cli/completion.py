@@ -47,16 +47,18 @@ Completer = Callable[[Asked], Iterator[Word]]
 def shell_script(
     shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(help="Your shell.")],
 ) -> int:
-    r"""Print what teaches your shell to complete dflashctl's words.
+    """Print what teaches your shell to complete dflashctl's words.
 
     \b
-    bash: dflashctl completion bash > ~/.local/share/bash-completion/completions/dflashctl
-    zsh:  dflashctl completion zsh > ~/.zfunc/_dflashctl     (a folder of your fpath)
-    fish: dflashctl completion fish > ~/.config/fish/completions/dflashctl.fish
+    Put it where your shell looks for such things:
+      bash  ~/.local/share/bash-completion/completions/dflashctl
+      zsh   _dflashctl in a folder of your fpath, before compinit
+      fish  ~/.config/fish/completions/dflashctl.fish
+    Or try it out: source <(dflashctl completion bash)
 
     Names of runs, checkpoints and archives are those that earlier commands have met; no
     machine is asked.
-    """
+    """  # noqa: D301 - typer wants the sign itself
     from dflashctl.cli.completion_scripts import SCRIPTS
 
     typer.echo(SCRIPTS[shell], nl=False)

@@ -21,7 +21,7 @@ ENDING_S = 2.0
 def execute(
     ctx: typer.Context,
     command: Annotated[
-        list[str], typer.Argument(metavar="COMMAND...", help="The program and its arguments.")
+        list[str], typer.Argument(metavar="COMMAND", help="The program and its arguments.")
     ],
     target: TargetOption = None,
     tty: Annotated[

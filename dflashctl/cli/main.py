@@ -62,32 +62,44 @@ app = typer.Typer(
 )
 _inventory = typer.Typer(help="What the inventory says.", rich_markup_mode=None)
 _inventory.command("show")(inventory.show)
-_inventory.command("check")(check.check)
-_inventory.command("discover")(discover.discover)
-_inventory.command("trust")(trust.trust)
+_inventory.command("check", short_help="Compare what is declared with what is there.")(check.check)
+_inventory.command("discover", short_help="Ask a Proxmox host for its containers.")(
+    discover.discover
+)
+_inventory.command("trust", short_help="Record an unknown host's key, after asking.")(trust.trust)
 
-app.command("init")(init.init)
+app.command("init", short_help="Write an inventory, a playbook and an example trainer.")(init.init)
 app.command("deploy")(deploy.deploy)
-app.command("doctor")(doctor.doctor)
-app.command("status")(status.status)
-app.command("attach")(attach.attach)
+app.command("doctor", short_help="Check all that a deploy needs; nothing is changed.")(
+    doctor.doctor
+)
+app.command("status", short_help="Show how the job stands: run, progress, GPUs, disk.")(
+    status.status
+)
+app.command("attach", short_help="Open the run's session in this terminal.")(attach.attach)
 app.command("logs")(logs.logs)
 app.command("metrics")(metrics.metrics)
 app.command("compare")(metrics.compare)
-app.command("stop")(stop.stop)
-app.command("start")(start.start)
-app.command("optimize-buckets")(optimize_buckets.optimize_buckets)
-app.command("rollback")(rollback.rollback)
-app.command("play")(play.play)
+app.command("stop", short_help="Stop the running job gracefully, proved.")(stop.stop)
+app.command("start", short_help="Start the job from the files that are there.")(start.start)
+app.command("optimize-buckets", short_help="Find the bucket boundaries with the least padding.")(
+    optimize_buckets.optimize_buckets
+)
+app.command("rollback", short_help="Restart exactly what an earlier run was.")(rollback.rollback)
+app.command("play", short_help="Do a playbook's steps as one transaction.")(play.play)
 # What follows the program's name is the program's.
-app.command("exec", context_settings={"allow_interspersed_args": False})(execute.execute)
-app.command("shell")(execute.shell)
+app.command(
+    "exec",
+    short_help="Run a program on the target, its words untouched.",
+    context_settings={"allow_interspersed_args": False},
+)(execute.execute)
+app.command("shell", short_help="Open a login shell on the target.")(execute.shell)
 app.add_typer(_inventory, name="inventory")
 _runs = typer.Typer(rich_markup_mode=None)
 _runs.callback(invoke_without_command=True)(runs.runs)
 _runs.command("list")(runs.show_list)
 _runs.command("show")(runs.show)
-_runs.command("diff")(runs.compare)
+_runs.command("diff", short_help="Show how a second run differs from a first one.")(runs.compare)
 app.add_typer(_runs, name="runs")
 _checkpoints = typer.Typer(
     help="The checkpoints: list, clear, archive, restore, prune, verify.", rich_markup_mode=None
@@ -99,7 +111,9 @@ _checkpoints.command("restore")(checkpoints.restore)
 _checkpoints.command("prune")(checkpoints.prune)
 _checkpoints.command("verify")(checkpoints.verify)
 app.add_typer(_checkpoints, name="checkpoints")
-app.command("completion")(completion.shell_script)
+app.command("completion", short_help="Print what completes dflashctl in your shell.")(
+    completion.shell_script
+)
 
 
 def _show_version(wanted: bool) -> None:
@@ -117,7 +131,7 @@ def _before_the_verb(
         str | None,
         typer.Option("-i", "--inventory", metavar="PATH", help="The inventory to use."),
     ] = None,
-    color: Annotated[Color, typer.Option("--color", help="Colours.")] = "auto",
+    color: Annotated[Color, typer.Option("--color", help="When to use colours.")] = "auto",
     debug: Annotated[
         bool, typer.Option("--debug", help="Show tracebacks and the connection's log.")
     ] = False,

@@ -31,22 +31,6 @@ def in_a_process(*arguments: str, cwd: Path, **environ: str) -> subprocess.Compl
     )
 
 
-def test_help_names_every_verb_and_fits_80_columns(world: World) -> None:
-    for option in ("-h", "--help"):
-        result = world.run(option)
-        assert result.code == 0
-        assert all(f"  {verb}" in result.out for verb in VERBS)
-        assert max(map(len, result.out.splitlines())) <= 80
-
-
-@pytest.mark.parametrize("verb", [*VERBS, "inventory show"])
-def test_every_verb_has_help(world: World, verb: str) -> None:
-    result = world.run(*verb.split(), "-h")
-    assert result.code == 0
-    assert f"Usage: dflashctl {verb}" in result.out
-    assert max(map(len, result.out.splitlines())) <= 80
-
-
 def test_no_verb_is_a_usage_mistake_that_shows_the_help(world: World) -> None:
     result = world.run()
     assert result.code == 2
@@ -149,25 +133,6 @@ def test_ctrl_c_is_130_and_touches_nothing(world: World, verb: str) -> None:
     assert result.code == 130
     assert "Nothing was touched" in result.err
     assert world.commits == []
-
-
-def test_help_is_quick_because_it_loads_nothing_heavy(tmp_path: Path) -> None:
-    code = (
-        "import sys; from dflashctl.cli.main import main; main(['--help']); "
-        "print(*sys.modules, file=sys.stderr)"
-    )
-    done = subprocess.run(
-        (sys.executable, "-c", code),
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    loaded = {name.partition(".")[0] for name in done.stderr.split()}
-    assert not loaded & {"rich", "pydantic", "yaml", "fabric", "paramiko", "libtmux", "numpy"}
-    assert "typer" in loaded
 
 
 def test_the_program_starts_as_a_module(tmp_path: Path) -> None:
