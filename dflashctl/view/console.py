@@ -32,8 +32,8 @@ class Screen:
 
     Args:
         color: ``auto``, ``always`` or ``never``. ``auto`` colours a terminal, unless it is
-            a dumb one or NO_COLOR is set.
-        environ: where NO_COLOR, TERM and COLUMNS are read.
+            a dumb one or NO_COLOR is set; and a pipe, too, where FORCE_COLOR is.
+        environ: where NO_COLOR, FORCE_COLOR, TERM and COLUMNS are read.
     """
 
     def __init__(self, color: str, environ: Mapping[str, str]) -> None:
@@ -204,7 +204,8 @@ class Screen:
             or self._environ.get("NO_COLOR")
             or self._environ.get("TERM") in (None, "", "dumb")
         )
-        if self._color == "always":
+        forced = self._environ.get("FORCE_COLOR") and not self._environ.get("NO_COLOR")
+        if self._color == "always" or (self._color == "auto" and forced):
             return "standard"
         return None if self._color == "never" or plain else "auto"
 

@@ -60,6 +60,13 @@ def test_a_pipe_is_not_coloured_unless_it_is_asked_for() -> None:
     assert styled("always", {**XTERM, "NO_COLOR": "1"}, io.StringIO())
 
 
+def test_colours_that_are_forced_pass_through_a_pipe_unless_they_are_unwanted() -> None:
+    assert styled("auto", {"FORCE_COLOR": "1"}, io.StringIO())
+    assert not styled("auto", {"FORCE_COLOR": "1", "NO_COLOR": "1"}, io.StringIO())
+    assert not styled("never", {"FORCE_COLOR": "1"}, io.StringIO())
+    assert not styled("auto", {"FORCE_COLOR": ""}, io.StringIO())
+
+
 def test_nothing_moves_on_a_pipe_or_a_dumb_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
