@@ -102,14 +102,20 @@ _runs.command("show")(runs.show)
 _runs.command("diff", short_help="Show how a second run differs from a first one.")(runs.compare)
 app.add_typer(_runs, name="runs")
 _checkpoints = typer.Typer(
-    help="The checkpoints: list, clear, archive, restore, prune, verify.", rich_markup_mode=None
+    help="List, archive, restore, prune and clear checkpoints.", rich_markup_mode=None
 )
 _checkpoints.command("list")(checkpoints.show_list)
-_checkpoints.command("clear")(checkpoints.clear)
-_checkpoints.command("archive")(checkpoints.archive)
-_checkpoints.command("restore")(checkpoints.restore)
+_checkpoints.command("clear", short_help="Move all checkpoints aside.")(checkpoints.clear)
+_checkpoints.command("archive", short_help="Bring the complete ones into an archive.")(
+    checkpoints.archive
+)
+_checkpoints.command("restore", short_help="Bring back an archive's, or what was cleared.")(
+    checkpoints.restore
+)
 _checkpoints.command("prune")(checkpoints.prune)
-_checkpoints.command("verify")(checkpoints.verify)
+_checkpoints.command("verify", short_help="Compare an archive with its SHA-256.")(
+    checkpoints.verify
+)
 app.add_typer(_checkpoints, name="checkpoints")
 app.command("completion", short_help="Print what completes dflashctl in your shell.")(
     completion.shell_script
