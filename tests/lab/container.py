@@ -182,7 +182,10 @@ def _remove(folder: Path) -> None:
     """Stop the containers of an LXC folder, each by its name, and remove the folder."""
     for config in folder.glob("*/config"):
         Container(lxc_folder=folder, vmid=int(config.parent.name)).stop()
-    shutil.rmtree(folder)
+    # Under another name: while it goes, its lock goes too, and another session would take it
+    # for left over.
+    gone = folder.rename(folder.with_name(f"gone-{folder.name}"))
+    shutil.rmtree(gone, ignore_errors=True)
 
 
 def _remove_left_over(cache: Path) -> None:
@@ -194,3 +197,5 @@ def _remove_left_over(cache: Path) -> None:
             except BlockingIOError:
                 continue
             _remove(folder)
+    for folder in cache.glob("gone-*"):
+        shutil.rmtree(folder, ignore_errors=True)
