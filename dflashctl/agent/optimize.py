@@ -181,7 +181,7 @@ def _words(python: str) -> tuple[str, ...]:
     found = shutil.which(python)
     if found is None:
         raise AgentError("no_python", python=python)
-    idle = ("ionice", "-c", "3") if shutil.which("ionice") else ()
+    idle = ("ionice", "-t", "-c", "3") if shutil.which("ionice") else ()
     return ("nice", "-n", "19", *idle, found, "-m", "dflashctl.buckets")
 
 

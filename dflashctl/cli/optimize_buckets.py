@@ -276,7 +276,7 @@ def _detach(call: Call, wanted: _Wanted, task: dict[str, Any]) -> int:
 def _find(call: Call, wanted: _Wanted, task: dict[str, Any], *, fetch: bool) -> Found:
     from dflashctl.agent.optimizing import Fetch, Optimize
     from dflashctl.cli.optimizer import in_this_process, on_target
-    from dflashctl.view.progress import Working
+    from dflashctl.view.working import Working
 
     target = wanted.target
     with Working(call.screen) as progress:
@@ -291,13 +291,14 @@ def _find(call: Call, wanted: _Wanted, task: dict[str, Any], *, fetch: bool) -> 
 def _tell(
     call: Call, wanted: _Wanted, found: Found, measured: tuple[Calibration, ...], *, apply: bool
 ) -> int:
-    from dflashctl.view import json
     from dflashctl.view.buckets import report_object, show_report
 
     name = wanted.target.name if wanted.target else None
     dataset = _dataset(wanted, found)
     written = _write(wanted, found) if apply else None
     if call.json:
+        from dflashctl.view import json
+
         value = report_object(found.report, dataset, measured, written)
         call.screen.write(json.envelope(call.command, 0, {name or "here": value}))
     else:

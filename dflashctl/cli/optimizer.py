@@ -79,13 +79,14 @@ def _complaining(
     work: Callable[[], dict[str, Any]], task: dict[str, Any], target: str
 ) -> dict[str, Any]:
     """Do it; what is wrong with the data becomes the error that it would be on a target."""
-    from dflashctl.agent.protocol import Failure
     from dflashctl.buckets import job
-    from dflashctl.link.optimizer import of_the_optimizer
 
     try:
         return work()
     except job.EXPECTED as error:
+        from dflashctl.agent.protocol import Failure
+        from dflashctl.link.optimizer import of_the_optimizer
+
         known = of_the_optimizer(target, Failure(**job.complaint(error, task)))
         assert known is not None, "every complaint is known there"
         raise known from error

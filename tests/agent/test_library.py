@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import subprocess
 from pathlib import Path
 
+import pytest
+
 from dflashctl.agent import library
-from dflashctl.agent.protocol import FileWanted
+from dflashctl.agent.protocol import FileWanted, PlaceFiles
 from dflashctl.agent.records import StateFolder
 
 from .conftest import R1, Bench, read, trainer, until
@@ -26,6 +29,27 @@ def test_what_has_a_place_keeps_it_and_the_rest_goes_into_the_library(tmp_path: 
 def test_a_run_as_another_user_imports_from_where_that_user_may_read(tmp_path: Path) -> None:
     (file,) = library.placed((OURS,), StateFolder(path=tmp_path), "somebody-else")
     assert file.dest == "/var/lib/dflashctl/lib/ab/dflashctl/x.py"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root places files for other users")
+def test_what_is_placed_for_another_user_can_be_read_by_that_user(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, work: Path
+) -> None:
+    work.chmod(0o755)
+    monkeypatch.setattr(library, "FOR_OTHERS", str(work / "lib"))
+    text = "for training"
+    wanted = FileWanted(dest="ab/dflashctl/x.py", sha256=_hash(text), size=len(text), mode=0o644)
+    bench.state.create()
+    bench.state.blob(wanted.sha256).write_text(text)
+    look = {"user": "nobody", "files": (wanted,)}
+    (before,) = bench.observe(**look).files
+    assert (before.dest, before.sha256) == (wanted.dest, None)
+    outcome = bench.commit(PlaceFiles(files=(wanted,)), **look)
+    assert outcome.failure is None
+    (after,) = outcome.observed.files
+    assert after.real_dest == str(work / "lib" / wanted.dest)
+    read_by = ("setpriv", "--reuid", "nobody", "--clear-groups", "cat", after.real_dest)
+    assert subprocess.run(read_by, capture_output=True, text=True, check=True).stdout == text
 
 
 def test_what_the_path_of_imports_has_already_comes_behind(tmp_path: Path) -> None:

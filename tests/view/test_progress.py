@@ -9,7 +9,7 @@ import pytest
 from dflashctl.agent.protocol import Alive, StepBegun, StepDone, StepNote, StopRun
 from dflashctl.plan.model import Step
 from dflashctl.view.console import Screen
-from dflashctl.view.progress import Steps, Upload, Working
+from dflashctl.view.progress import Steps, Upload
 
 STOP = Step(
     action=StopRun(session="s", run_id=None, signal="INT", grace_s=1.0), what="stop it", why="asked"
@@ -100,26 +100,3 @@ def test_a_slow_upload_on_a_terminal_has_a_bar(monkeypatch: pytest.MonkeyPatch) 
         sent(Screen("never", XTERM), 12.0, monkeypatch)
     assert "sending" in terminal.getvalue()
     assert "sent 3.0 kB in 12 s" in terminal.getvalue()
-
-
-def test_long_work_has_a_bar_with_its_stage_on_a_terminal_only(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def work(screen: Screen) -> None:
-        now = [0.0]
-        monkeypatch.setattr(time, "monotonic", lambda: now[0])
-        with Working(screen) as progress:
-            progress("reading", 0.1)
-            now[0] = 5.0
-            progress("proving [bold]", 0.25)
-        monkeypatch.undo()
-
-    work(Screen("auto", {}))
-    assert capsys.readouterr().err == ""
-    terminal = Terminal()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "stderr", terminal)
-        work(Screen("never", XTERM))
-    assert "proving [bold]" in terminal.getvalue()
-    assert "25%" in terminal.getvalue()
-    assert "reading" not in terminal.getvalue()
