@@ -41,10 +41,9 @@ def test_what_is_placed_for_another_user_can_be_read_by_that_user(
     wanted = FileWanted(dest="ab/dflashctl/x.py", sha256=_hash(text), size=len(text), mode=0o644)
     bench.state.create()
     bench.state.blob(wanted.sha256).write_text(text)
-    look = {"user": "nobody", "files": (wanted,)}
-    (before,) = bench.observe(**look).files
+    (before,) = bench.observe(user="nobody", files=(wanted,)).files
     assert (before.dest, before.sha256) == (wanted.dest, None)
-    outcome = bench.commit(PlaceFiles(files=(wanted,)), **look)
+    outcome = bench.commit(PlaceFiles(files=(wanted,)), user="nobody", files=(wanted,))
     assert outcome.failure is None
     (after,) = outcome.observed.files
     assert after.real_dest == str(work / "lib" / wanted.dest)
