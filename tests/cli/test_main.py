@@ -99,6 +99,20 @@ def test_the_inventory_shows_the_ways_and_marks_the_default(world: World) -> Non
     assert "ssh 192.0.2.61, via root@192.0.2.6" in out
 
 
+@pytest.mark.parametrize("columns", ["40", "80"])
+def test_a_name_too_long_for_a_table_stays_whole(world: World, columns: str) -> None:
+    long = "a-machine-with-a-rather-long-name.training.example.org"
+    hosts = world.cwd / "inventory" / "hosts.yml"
+    hosts.write_text(hosts.read_text().replace("kpro6:\n", f"{long}:\n").replace(
+        "proxy_jump: kpro6", f"proxy_jump: {long}"
+    ))  # fmt: skip
+    world.environ["COLUMNS"] = columns
+    lines = world.run("inventory", "show").out.splitlines()
+    assert f"{long}/dflash" in lines
+    assert "  8 GPUs" in lines
+    assert "here *" in lines
+
+
 @pytest.mark.provokes("internal")
 @pytest.mark.parametrize("verb", ["deploy", "status", "stop", "start", "logs"])
 def test_a_fault_of_ours_is_one_line_without_a_traceback(world: World, verb: str) -> None:
