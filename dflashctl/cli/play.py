@@ -7,14 +7,15 @@ from typing import Annotated
 import typer
 
 from dflashctl.cli.call import begin
-from dflashctl.cli.options import DiffOption, DryRunOption, JsonOption, TargetOption
+from dflashctl.cli.options import DiffOption, DryRunOption, JsonOption, TargetOption, YesOption
 
 
-def play(
+def play(  # noqa: PLR0913, PLR0917 - one parameter an option
     ctx: typer.Context,
     file: Annotated[str, typer.Argument(metavar="FILE", help="A playbook with `steps`.")],
     target: TargetOption = None,
     diff: DiffOption = False,
+    yes: YesOption = False,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> int:
@@ -39,5 +40,5 @@ def play(
         plan = plan_play(desired, seen)
         if plan.run_id is not None:
             require_tmux(desired.target, seen)
-        proposal = Proposal(desired=desired, look=look, seen=seen, plan=plan, diff=diff)
+        proposal = Proposal(desired=desired, look=look, seen=seen, plan=plan, diff=diff, yes=yes)
         return preview(call, proposal) if dry_run else carry_out(call, agent, proposal)
