@@ -186,7 +186,9 @@ class Call:
 
     def reach(self) -> Reach:
         """The ways to the targets; a context manager."""
-        return self.way(self.screen.still)
+        reach = self.way(self.screen.still)
+        reach.inventory_path = self.inventory_path
+        return reach
 
     @contextmanager
     def at(self, target: Target) -> Iterator[Agent]:

@@ -159,3 +159,25 @@ def test_what_is_no_address_is_told(run, word: str):
     result = run("trust", word)
     assert result.code == 2
     assert "no address" in result.err
+
+
+def test_what_is_to_be_typed_for_an_unknown_key_is_what_helps(
+    sshd: Sshd, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "other.yml").write_text(f"""\
+version: 1
+hosts:
+  box:
+    address: 127.0.0.1
+    port: {sshd.port}
+    known_hosts_file: {tmp_path / "known"}
+    proxy_jump: none
+""")
+    call = Call(environ={"HOME": str(tmp_path)}, cwd=tmp_path)
+    assert main(("-i", "other.yml", "inventory", "check", "--json"), call) == 76
+    error = json.loads(capsys.readouterr().out)["targets"]["box"]["error"]
+    assert error["detail"]["fingerprint"] == fingerprint(sshd.host_key)
+    typed = error["next"].partition("dflashctl ")[2].split()
+    call = Call(environ={"HOME": str(tmp_path)}, cwd=tmp_path)
+    assert main((*typed, "--yes"), call) == 0
+    assert (tmp_path / "known").exists()
