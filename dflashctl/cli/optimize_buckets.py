@@ -192,6 +192,11 @@ def _task(
     from dflashctl.playbook.model import BatchingSpec, DatasetSpec
 
     job = wanted.playbook
+    needed = (data["path"], overrides["token_budget"], overrides["max_batch_size"])
+    if job is None and None in needed:
+        raise typer.BadParameter(
+            "without a playbook it takes --dataset, --token-budget and --max-batch-size"
+        )
     path = job.path if job else Path(PLAYBOOKS[0])
     spec = job.dataset if job else None
     if data["path"] is not None:

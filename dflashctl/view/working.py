@@ -28,6 +28,7 @@ class Working:
         self._screen = screen
         self._begun = time.monotonic()
         self._bar: Progress | None = None
+        self._stage = ""
 
     def __enter__(self) -> Self:
         return self
@@ -42,15 +43,21 @@ class Working:
             if not self._screen.animates or time.monotonic() - self._begun < SHOW_AFTER_S:
                 return
             self._bar = self._start()
-        self._bar.update(self._bar.task_ids[0], description=one_line(stage), completed=share)
+        task = self._bar.task_ids[0]
+        if stage != self._stage:
+            self._stage = stage
+            self._bar.reset(task, description=one_line(stage))  # of each stage its own time left
+        self._bar.update(task, completed=share)
 
     def _start(self) -> Progress:
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+        from rich.progress import BarColumn, Progress, TextColumn
+        from rich.progress import TimeRemainingColumn as Remaining
 
         bar = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=None, complete_style=ACCENT),
-            TaskProgressColumn(markup=False),
+            TextColumn("{task.percentage:>3.0f}%", markup=False),
+            Remaining(compact=True),
             console=self._screen.err,
             transient=True,
         )

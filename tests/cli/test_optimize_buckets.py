@@ -112,6 +112,9 @@ def test_a_file_of_this_machine_needs_neither_inventory_nor_playbook(world: Worl
         for file in (world.cwd / folder).iterdir():
             file.unlink()
     np.savetxt(world.cwd / "lengths.txt", DRAWN, fmt="%d")
+    few = world.run("optimize-buckets", "--where", "here", "--dataset", "lengths.txt")
+    assert few.code == 2
+    assert "it takes --dataset, --token-budget and --max-batch-size" in few.err
     told = answer(world, "--where", "here", "--dataset", "lengths.txt", *LIMITS, "--apply")
     assert told["samples"] == DRAWN.size
     assert (world.cwd / "buckets.json").exists()
