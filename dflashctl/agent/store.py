@@ -125,7 +125,7 @@ def json_field(folder: str, place: JsonField) -> Any:
         with open(path, "rb") as file:
             value = json.load(file)
         for name in place.field.split("."):
-            value = value[name] if isinstance(value, dict) else None
+            value = value.get(name) if isinstance(value, dict) else None
         return value
     return None
 

@@ -174,17 +174,27 @@ def check_stream(archive: Archive, form: str, tick: Tick) -> int:
         AgentError: ``damaged`` with the first that differs, and how.
     """
     count = 0
-    for line, member in members(archive, form):
-        count += 1
-        if line["kind"] != "file":
-            continue
-        digest = hashlib.sha256()
-        for piece in member.content():
-            digest.update(piece)
-            tick(len(piece))
-        if digest.hexdigest() != line["sha256"]:
-            raise AgentError("damaged", path=line["path"], reason="has another SHA-256")
+    with _read_from(archive.data(form)):
+        for line, member in members(archive, form):
+            count += 1
+            if line["kind"] != "file":
+                continue
+            digest = hashlib.sha256()
+            for piece in member.content():
+                digest.update(piece)
+                tick(len(piece))
+            if digest.hexdigest() != line["sha256"]:
+                raise AgentError("damaged", path=line["path"], reason="has another SHA-256")
     return count
+
+
+@contextmanager
+def _read_from(data: Path) -> Iterator[None]:
+    """What cannot be read as a stream of ours is damaged."""
+    try:
+        yield
+    except BadStream as error:
+        raise AgentError("damaged", path=str(data), reason=str(error)) from error
 
 
 def check_copy(archive: Archive, form: str, base: str, tick: Tick) -> None:
@@ -193,39 +203,38 @@ def check_copy(archive: Archive, form: str, base: str, tick: Tick) -> None:
     That costs less than a second hash: the manifest's are those of the originals.
 
     Raises:
-        AgentError: ``damaged`` with the first that differs, and how.
+        AgentError: ``changed`` with the first file that differs; ``damaged``.
     """
-    for line, member in members(archive, form):
-        if line["kind"] != "file":
-            continue
-        with open(os.path.join(base, line["path"]), "rb") as original:
-            for piece in member.content():
-                if original.read(len(piece)) != piece:
-                    raise AgentError("damaged", path=line["path"], reason="differs from its copy")
-                tick(len(piece))
+    with _read_from(archive.data(form)):
+        for line, member in members(archive, form):
+            if line["kind"] == "file":
+                _same(os.path.join(base, line["path"]), member, tick)
+
+
+def _same(path: str, member: Member, tick: Tick) -> None:
+    with open(path, "rb") as original:
+        for piece in member.content():
+            if original.read(len(piece)) != piece:
+                raise AgentError("changed", path=path)
+            tick(len(piece))
 
 
 def members(archive: Archive, form: str) -> Iterator[tuple[dict[str, Any], Member]]:
     """The manifest's lines, each with what the stream has at its place.
 
     Raises:
-        AgentError: ``damaged`` when stream and manifest differ in paths, kinds or sizes.
+        BadStream: stream and manifest differ in paths, kinds or sizes.
     """
-    data = archive.data(form)
-    try:
-        with _unpacked(archive, form) as plain:
-            found = tarstream.read(plain)
-            for line in read_lines(archive):
-                member = next(found, None)
-                if member is None or not _agrees(member, line):
-                    name = None if member is None else member.path
-                    reason = f"it has {name!r} where the manifest has {line['path']!r}"
-                    raise AgentError("damaged", path=str(data), reason=reason)
-                yield line, member
-            if next(found, None) is not None:
-                raise AgentError("damaged", path=str(data), reason="it has more files")
-    except BadStream as error:
-        raise AgentError("damaged", path=str(data), reason=str(error)) from error
+    with _unpacked(archive, form) as plain:
+        found = tarstream.read(plain)
+        for line in read_lines(archive):
+            member = next(found, None)
+            if member is None or not _agrees(member, line):
+                name = None if member is None else member.path
+                raise BadStream(f"it has {name!r} where the manifest has {line['path']!r}")
+            yield line, member
+        if next(found, None) is not None:
+            raise BadStream("it has more files than the manifest")
 
 
 def _agrees(member: Member, line: dict[str, Any]) -> bool:

@@ -1,0 +1,279 @@
+"""Archives: whole and verified, or not there; and what comes back is what went in."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dflashctl.agent import archive, aside, keeper, stream
+from dflashctl.agent.failures import AgentError
+from dflashctl.agent.keeping import (
+    ArchiveCheckpoints,
+    PruneCheckpoints,
+    QuietFor,
+    RestoreCheckpoints,
+    StoreSpec,
+    VerifyArchive,
+)
+from dflashctl.agent.manifest import archives
+
+Perform = Callable[[Any], tuple[str, dict[str, Any]]]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Checkpoints with all that a folder can hold."""
+    store = tmp_path / "work" / "checkpoints"
+    for step in (100, 200):
+        place = store / f"step-{step}"
+        (place / "deep" / ("n" * 120) / "er").mkdir(parents=True)
+        (place / "weights").write_bytes(os.urandom(300_000))
+        (place / "deep" / ("n" * 120) / "er" / "näme\n-rf").write_text("odd")
+        (place / "empty").touch()
+        (place / "read only").write_text("x")
+        (place / "read only").chmod(0o400)
+        with (place / "sparse").open("wb") as file:
+            for at in range(0, 12 << 20, 2 << 20):
+                file.seek(at)
+                file.write(b"data" * 1000)
+            file.truncate(16 << 20)
+        os.link(place / "weights", place / "weights-again")
+        (place / "link").symlink_to("weights")
+        os.utime(place, (step, step))
+    (store / "latest").symlink_to("step-200")
+    (store / "step-100-merged").mkdir()
+    return store
+
+
+@pytest.fixture
+def spec(store: Path, tmp_path: Path) -> StoreSpec:
+    return StoreSpec(path=str(store), archive_to=str(tmp_path / "archive"))
+
+
+@pytest.fixture
+def perform() -> Perform:
+    told: list[tuple[int, int]] = []
+    numbers = iter(range(100))
+
+    def perform(action: Any) -> tuple[str, dict[str, Any]]:
+        desk = keeper.Desk(
+            transaction=f"t-{next(numbers)}",
+            starts=[],
+            progress=lambda done, total: told.append((done, total)),
+            note=lambda _: None,
+        )
+        result = keeper.perform(action, desk)
+        if told:
+            assert [done for done, _ in told] == sorted(done for done, _ in told)
+            assert told[-1][0] <= told[-1][1]
+        told.clear()
+        return result
+
+    return perform
+
+
+def archiving(spec: StoreSpec, name: str = "one", *, remove: bool = False) -> ArchiveCheckpoints:
+    return ArchiveCheckpoints(
+        store=spec,
+        real_path=os.path.realpath(spec.path),
+        name=name,
+        names=None,
+        then_remove=remove,
+    )
+
+
+def restoring(spec: StoreSpec, name: str = "one", to: str | None = None) -> RestoreCheckpoints:
+    real = to or os.path.realpath(spec.path)
+    return RestoreCheckpoints(store=spec, real_path=real, name=name, to=to)
+
+
+def contents(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for path in folder.rglob("*"):
+        about = path.lstat()
+        if path.is_symlink():
+            content: Any = os.readlink(path)
+        else:
+            content = path.read_bytes() if path.is_file() else None
+        at = 0 if path.is_symlink() else int(about.st_mtime)
+        found[str(path.relative_to(folder))] = (oct(about.st_mode), at, content)
+    return found
+
+
+@pytest.fixture(params=["renamed", "tar.zst", "tar", "Python's tar"])
+def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param != "renamed":
+        monkeypatch.setattr(archive, "_move", lambda *_: False)
+    if request.param in ("tar", "Python's tar"):
+        monkeypatch.setattr(stream, "form_here", lambda: "tar")
+    if request.param == "Python's tar":
+        monkeypatch.setattr(stream, "has_gnu_tar", lambda: False)
+    name: str = request.param
+    return name
+
+
+def test_what_comes_back_is_what_went_in(form, store, spec, perform) -> None:
+    before = contents(store)
+    merged = before.pop("step-100-merged")
+    perform(archiving(spec, remove=True))
+    assert contents(store) == {"step-100-merged": merged}
+    (kept,) = archives(spec)
+    assert (kept.whole, kept.names, kept.latest_step) == (True, ("step-100", "step-200"), 200)
+    assert kept.form == ("files" if form == "renamed" else form[:7].replace("Python'", "tar"))
+    perform(VerifyArchive(store=spec, name="one"))
+    _, facts = perform(restoring(spec))
+    assert contents(store) == before
+    first = store / "step-100"
+    assert os.path.samefile(first / "weights", first / "weights-again")
+    if form != "Python's tar":
+        assert (first / "sparse").stat().st_blocks * 512 < 1 << 20
+    assert contents(Path(facts["moved_to"])) == {"step-100-merged": merged}
+    perform(VerifyArchive(store=spec, name="one"))
+
+
+def test_the_originals_stay_unless_asked_otherwise(store, spec, perform) -> None:
+    before = contents(store)
+    perform(archiving(spec))
+    assert contents(store) == before
+    assert archives(spec)[0].form != "files"
+
+
+def test_a_copy_to_another_folder_touches_nothing_else(store, spec, perform, tmp_path) -> None:
+    before = contents(store)
+    perform(archiving(spec))
+    perform(restoring(spec, to=str(tmp_path / "new" / "place")))
+    assert contents(store) == before
+    assert (tmp_path / "new" / "place" / "step-200" / "weights").is_file()
+    with pytest.raises(AgentError, match="not_empty"):
+        perform(restoring(spec, to=str(tmp_path / "new" / "place")))
+
+
+@pytest.mark.parametrize("form", ["tar.zst", "renamed"], indirect=True)
+def test_an_altered_archive_is_neither_verified_nor_restored(
+    form, store, spec, perform, tmp_path
+) -> None:
+    perform(archiving(spec, remove=True))
+    (store / "step-300").mkdir()
+    before = contents(store)
+    place = tmp_path / "archive" / "one"
+    if form == "renamed":
+        (place / "files" / "step-200" / "weights").write_bytes(os.urandom(300_000))
+    else:
+        data = bytearray((place / "data.tar.zst").read_bytes())
+        data[len(data) // 2] ^= 1
+        (place / "data.tar.zst").write_bytes(data)
+    for action in (VerifyArchive(store=spec, name="one"), restoring(spec)):
+        with pytest.raises(AgentError, match=r"damaged|stream_failed"):
+            perform(action)
+    assert contents(store) == before
+    assert not any(path.name.startswith(".purging") for path in store.parent.rglob("*"))
+
+
+def test_a_cut_stream_is_damaged(store, spec, perform, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(stream, "form_here", lambda: "tar")
+    perform(archiving(spec))
+    data = tmp_path / "archive" / "one" / "data.tar"
+    for size in (500_000, 300_000, 700, 0):
+        os.truncate(data, size)
+        with pytest.raises(AgentError, match="damaged"):
+            perform(VerifyArchive(store=spec, name="one"))
+
+
+def test_a_file_that_changes_meanwhile_leaves_no_archive(store, spec, perform, monkeypatch):
+    pack = stream.pack
+
+    def pack_and_change(*args: Any) -> None:
+        pack(*args)
+        (store / "step-100" / "read only").write_text("y")
+
+    monkeypatch.setattr(stream, "pack", pack_and_change)
+    with pytest.raises(AgentError, match=r"changed|damaged"):
+        perform(archiving(spec, remove=False))
+    assert archives(spec) == ()
+    assert (store / "step-100" / "weights").exists()
+
+
+def test_two_archives_of_one_name_are_refused(spec, perform) -> None:
+    perform(archiving(spec))
+    with pytest.raises(AgentError, match="archive_exists"):
+        perform(archiving(spec))
+
+
+def test_a_socket_in_a_checkpoint_is_named(store, spec, perform, monkeypatch) -> None:
+    monkeypatch.chdir(store / "step-100")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("sock")
+        with pytest.raises(AgentError, match="odd_file"):
+            perform(archiving(spec))
+    assert archives(spec) == ()
+
+
+def test_nothing_complete_is_nothing_to_archive(spec, perform) -> None:
+    never = replace(spec, pattern="nothing-*")
+    assert perform(archiving(never))[1]["count"] == 0
+    assert archives(spec) == ()
+
+
+def test_quiet_is_waited_for(spec, store, perform, monkeypatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr("dflashctl.agent.archive.time.sleep", slept.append)
+    perform(archiving(replace(spec, complete_when=QuietFor(seconds=60))))
+    assert len(slept) == 1
+    assert 50 < slept[0] <= 61
+
+
+def test_an_archive_in_the_making_by_somebody_else_is_left_alone(spec, perform, tmp_path) -> None:
+    other = tmp_path / "archive" / ".partial-theirs"
+    (tmp_path / "archive").mkdir()
+    with archive._held(other):
+        perform(archiving(spec))
+        assert other.exists()
+    perform(archiving(spec, "two"))
+    assert not other.exists()
+
+
+def test_the_newest_complete_checkpoint_is_never_deleted(store, spec, perform) -> None:
+    def pruning(*names: str) -> PruneCheckpoints:
+        return PruneCheckpoints(store=spec, real_path=os.path.realpath(spec.path), names=names)
+
+    with pytest.raises(AgentError, match="newest"):
+        perform(pruning("step-100", "step-200"))
+    assert (store / "step-100").exists()
+    perform(pruning("step-100", "step-100-merged", "../.."))
+    assert not (store / "step-100").exists()
+    assert (store / "step-100-merged").exists(), "it only looks alike"
+
+
+def test_read_only_folders_can_be_deleted_by_their_owner(tmp_path) -> None:
+    folder = tmp_path / "a" / "b"
+    folder.mkdir(parents=True)
+    (folder / "x").touch()
+    (tmp_path / "out").write_text("stays")
+    (folder / "link").symlink_to(tmp_path / "out")
+    folder.chmod(0o500)
+    folder.parent.chmod(0o500)
+    aside.remove_tree(tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+    assert (tmp_path / "out").exists()
+
+
+def test_the_stream_is_one_that_tar_and_zstd_can_read(store, spec, perform, tmp_path) -> None:
+    perform(archiving(spec))
+    place = tmp_path / "archive" / "one"
+    form = json.loads((place / "archive.json").read_text())["form"]
+    into = tmp_path / "by hand"
+    into.mkdir()
+    unzip = "zstd -dc" if form == "tar.zst" else "cat"
+    subprocess.run(
+        ("sh", "-c", f'{unzip} "$1" | tar -xf - -C "$2"', "-", place / f"data.{form}", into),
+        check=True,
+    )
+    assert contents(into / "step-200") == contents(store / "step-200")
