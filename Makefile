@@ -12,7 +12,7 @@ unexport DFLASHCTL_INVENTORY DFLASHCTL_PLAYBOOK
 SIDE_BY_SIDE = -n 4 --dist worksteal
 LAB_PACKAGES = tmux openssh-client openssh-server lxc debootstrap tini iproute2
 
-.PHONY: help venv packages lint format test test-quick restarts bench demo docs schemas constraints clean
+.PHONY: help venv packages lint format test test-quick restarts bench demo docs screenshots schemas constraints clean
 
 help:
 	@echo 'make demo         the main job on this machine: deploy a small trainer, watch it, stop it'
@@ -25,6 +25,7 @@ help:
 	@echo 'make venv         .venv with all that development needs'
 	@echo 'make packages     the Debian packages that the tests need'
 	@echo 'make docs         docs/errors.md anew, from the program itself'
+	@echo 'make screenshots  docs/images/*.svg anew, from the program at work on this machine'
 	@echo 'make schemas      schemas/*.json anew, from the models of inventory and playbook'
 	@echo 'make constraints  constraints.txt anew, from the newest releases'
 	@echo 'make clean        remove what the above made, the lab included'
@@ -76,6 +77,9 @@ demo: venv
 
 docs: venv
 	$(BIN)/python -m make.errors_page
+
+screenshots: venv
+	$(BIN)/python -m make.screenshots
 
 schemas: venv
 	$(BIN)/python -m make.schemas
