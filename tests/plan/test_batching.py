@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dflashctl.agent.protocol import FileWanted, StartRun
+from dflashctl.agent.protocol import FileWanted, PlaceFiles, StartRun
+from dflashctl.agent.recorded import FileKept
 from dflashctl.agent.seen import FileSeen
 from dflashctl.errors import MissingSetting
 from dflashctl.plan.batching import task_for
 from dflashctl.plan.deploy import plan_deploy
 from dflashctl.plan.look import look_before_start
 from dflashctl.plan.model import Desired
+from dflashctl.plan.rollback import as_it_was, plan_rollback
 from dflashctl.plan.start import plan_start
 from dflashctl.playbook.boundaries import BucketsFile
 from dflashctl.playbook.model import BatchingSpec, DatasetSpec
-from tests.plan.scenes import BARE, DEPLOYED, DESIRED, SCRIPT, TRAIN, action, actions, codes, placed
+from tests.plan.scenes import (
+    BARE,
+    DEPLOYED,
+    DESIRED,
+    RECORD,
+    SCRIPT,
+    TRAIN,
+    action,
+    actions,
+    codes,
+    placed,
+)
 
 DATASET = DatasetSpec(path="/data/lengths.npy")
 BATCHING = BatchingSpec(token_budget=49152, max_batch_size=64, max_length=8192)
@@ -138,3 +151,17 @@ def test_data_of_another_machine_are_not_looked_for_here() -> None:
     assert look_before_start(desired()).dataset == "/data/lengths.npy"
     assert look_before_start(wanted).dataset is None
     assert notes(wanted, None) == []
+
+
+def test_a_rollback_brings_the_boundaries_of_the_old_run_back() -> None:
+    files = (*RECORD.files, *(FileKept(**asdict(file), kept=True) for file in OURS))
+    env = {**RECORD.run.env, "DFLASH_BUCKETS": "/elsewhere/lib/ab12/buckets.json"}
+    record = replace(RECORD, files=files, run=replace(RECORD.run, env=env))
+    wanted = as_it_was(DESIRED, record)
+    before = tuple(placed(f) for f in wanted.files if f.dest.startswith("/"))
+    seen = replace(BARE, files=(*before, *(there(f, sha256=None, mode=None) for f in OURS)))
+    plan = plan_rollback(wanted, seen, record, wait=True)
+    assert plan.refusals == ()
+    assert action(plan, PlaceFiles).files == OURS
+    start: StartRun = action(plan, StartRun)
+    assert start.env["DFLASH_BUCKETS"] == f"{LIBRARY}/ab12/buckets.json"
