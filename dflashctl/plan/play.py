@@ -245,6 +245,12 @@ def _command(spec: StepSpec) -> Step:
     goes_on = ", a failure is passed over" if spec.goes_on else ""
     return Step(
         action=action,
-        what=f"run {words.command(spec.command)}{where}",
+        what=f"run {words.command(_first_lines(spec.command))}{where}",
         why=f"do: run; {spec.timeout_s:g} s at most{goes_on}",
     )
+
+
+def _first_lines(command: tuple[str, ...]) -> tuple[str, ...]:
+    """The words, of a script among them its first line only."""
+    lines = (word.strip().partition("\n") for word in command)
+    return tuple(f"{line} ..." if more else line for line, more, _ in lines)
