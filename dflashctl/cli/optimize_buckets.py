@@ -87,18 +87,20 @@ def optimize_buckets(  # noqa: PLR0913, PLR0917 - one parameter an option
         "window": window, "order": order, "align": align,
     }  # fmt: skip
     wanted = _wanted(call, target, playbook, where)
+    measured = tuple(map(_calibration, calibrate or ()))
+    if fetch:  # what was asked then is what counts
+        return _tell(call, wanted, _fetch(call, wanted), measured, apply=apply)
     task = _task(call, wanted, {"path": dataset, "column": column}, overrides) | {
         "current": _current(current, wanted.boundaries),
         "prove": prove,
         "compare": compare,
         "needs_numpy": where == "target" or detach,
     }
-    measured = tuple(map(_calibration, calibrate or ()))
     if detach:
         return _detach(call, wanted, task)
     if compare and not measured:
         measured = _last_measured(call, wanted)
-    found = _find(call, wanted, task, fetch=fetch)
+    found = _find(call, wanted, task)
     return _tell(call, wanted, found, measured, apply=apply)
 
 
@@ -116,7 +118,7 @@ def make_boundaries(call: Call, names: list[str] | None, playbook: str) -> Path:
         "compare": False,
         "needs_numpy": False,
     }
-    return _write(wanted, _find(call, wanted, task, fetch=False))
+    return _write(wanted, _find(call, wanted, task))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,15 +280,23 @@ def _detach(call: Call, wanted: _Wanted, task: dict[str, Any]) -> int:
     return 0
 
 
-def _find(call: Call, wanted: _Wanted, task: dict[str, Any], *, fetch: bool) -> Found:
-    from dflashctl.agent.optimizing import Fetch, Optimize
+def _fetch(call: Call, wanted: _Wanted) -> Found:
+    from dflashctl.agent.optimizing import Fetch
+    from dflashctl.cli.optimizer import on_target
+    from dflashctl.view.working import Working
+
+    assert wanted.target is not None, "--where here was refused"
+    with Working(call.screen) as progress:
+        return on_target(call, wanted.target, Fetch(job=wanted.job), progress)
+
+
+def _find(call: Call, wanted: _Wanted, task: dict[str, Any]) -> Found:
+    from dflashctl.agent.optimizing import Optimize
     from dflashctl.cli.optimizer import in_this_process, on_target
     from dflashctl.view.working import Working
 
     target = wanted.target
     with Working(call.screen) as progress:
-        if target is not None and fetch:
-            return on_target(call, target, Fetch(job=wanted.job), progress)
         if target is None or wanted.here:
             return in_this_process(task, target.name if target else "", progress)
         request = Optimize(job=wanted.job, python=wanted.python, dataset=task["path"], task=task)
