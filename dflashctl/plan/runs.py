@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dflashctl.errors import UnknownRun
+from dflashctl.plan.batching import VARIABLE
 from dflashctl.plan.diff import FileDiff, diff_text
 
 if TYPE_CHECKING:
@@ -95,7 +96,13 @@ def compare(first: RunRecord, second: RunRecord, texts: Mapping[str, str]) -> Ru
 
 
 def _by_place(record: RunRecord) -> dict[str, FileKept]:
-    return {file.dest: file for file in record.files}
+    """Files by their places; what came along with boundaries by its name within."""
+    return {_place(file.dest): file for file in record.files}
+
+
+def _place(dest: str) -> str:
+    """A relative place is in a folder that is named for what is in it."""
+    return dest if dest.startswith("/") else dest.partition("/")[2]
 
 
 def _settings(record: RunRecord) -> dict[str, str | None]:
@@ -118,8 +125,12 @@ def _settings(record: RunRecord) -> dict[str, str | None]:
 
 
 def _env(record: RunRecord) -> dict[str, str | None]:
-    """Variables with their values; of a secret one only that it was there."""
-    return {**record.run.env, **dict.fromkeys(record.secrets, "(secret)")}
+    """Variables with their values; of a secret one only that it was there.
+
+    Where the boundaries lie is left out: it says no more than they do.
+    """
+    own = {name: value for name, value in record.run.env.items() if name != VARIABLE}
+    return {**own, **dict.fromkeys(record.secrets, "(secret)")}
 
 
 def _differing(

@@ -175,11 +175,16 @@ def _environment(record: RunRecord) -> list[str]:
 def _files(record: RunRecord) -> list[str]:
     total = words.size(sum(file.size for file in record.files))
     lines = [f"{record.run.release}: {words.counted(len(record.files), 'file')} ({total})"]
-    for file in record.files[:FILES_SHOWN]:
+    # The others have places of ours, and come along with the boundaries.
+    own = [file for file in record.files if file.dest.startswith("/")]
+    for file in own[:FILES_SHOWN]:
         gone = "" if file.kept else "  (not kept any more)"
         lines.append(f"{file.sha256[:12]}  {file.mode:04o}  {file.dest}{gone}")
-    left = len(record.files) - FILES_SHOWN
-    return [*lines, f"and {left} more (--json lists all)"] if left > 0 else lines
+    if len(own) > FILES_SHOWN:
+        lines.append(f"and {len(own) - FILES_SHOWN} more (--json lists all)")
+    if brought := len(record.files) - len(own):
+        lines.append(f"and {words.counted(brought, 'file')} that the boundaries come with")
+    return lines
 
 
 def _commit(source: Source) -> str:

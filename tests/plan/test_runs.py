@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from dflashctl.agent.recorded import RunsListed
+from dflashctl.agent.recorded import FileKept, RunRecord, RunsListed
 from dflashctl.errors import UnknownRun
 from dflashctl.plan.runs import choose, compare, differing_blobs
 from tests.plan.scenes import EARLIER, NEW, NOW, OLD, RECORD, RUNNING
@@ -78,3 +78,19 @@ def test_files_that_came_or_went_and_contents_that_are_gone_are_told() -> None:
     assert [file.change for file in compare(RECORD, less, {}).files] == ["gone"]
     assert [file.change for file in compare(less, RECORD, {}).files] == ["new"]
     assert [file.change for file in compare(RECORD, SECOND, {}).files] == ["not shown"]
+
+
+def test_what_comes_along_with_boundaries_is_compared_by_its_name_within() -> None:
+    def with_library(folder: str, sha256: str) -> RunRecord:
+        files = [
+            FileKept(dest=f"{folder}/{name}", sha256=sha, size=1, mode=0o644, kept=True)
+            for name, sha in (("buckets.json", sha256), ("dflashctl/buckets/plain.py", "e" * 64))
+        ]
+        env = {"DFLASH_BUCKETS": f"/state/lib/{folder}/buckets.json"}
+        return replace(RECORD, files=(*RECORD.files, *files), run=replace(EARLIER, env=env))
+
+    first, second = with_library("68ab", OLD), with_library("c519", NEW)
+    assert differing_blobs(first, second) == (OLD, NEW)
+    found = compare(first, second, {OLD: "1\n", NEW: "2\n"})
+    assert [(file.path, file.change) for file in found.files] == [("buckets.json", "changed")]
+    assert found.env == ()
