@@ -27,6 +27,7 @@ fixes its exit code and the ``error.code`` that ``--json`` shows.
     ├── Unverified                    66  begun, but the new run could not be started or verified
     ├── Unreachable                   69
     │   └── LinkLost                      the connection died in the middle
+    ├── NotSent                       69  nobody could be told of a run
     ├── TryAgain                      75
     │   ├── LockHeld                      another deploy is at work
     │   ├── Stale                         the target changed since it was looked at
@@ -338,6 +339,19 @@ class LinkLost(Unreachable):
 
     code = "link_lost"
     transaction: str | None = None
+
+
+@dataclass(eq=False, kw_only=True)
+class NotSent(DflashError):
+    """Somebody who is to be told of a run could not be reached from the target.
+
+    ``failed``: each way that failed, and why.
+    """
+
+    exit_code = 69
+    code = "not_sent"
+    target: str
+    failed: tuple[str, ...]
 
 
 class TryAgain(DflashError):

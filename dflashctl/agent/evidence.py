@@ -45,7 +45,8 @@ def evidence(
         now=time.time(),
         live=True,
         oom=_killed(started),
-        collecting=_collecting(folder),
+        collecting=_lives((read_json(folder.state) or {}).get("collector")),
+        watching=_lives((read_json(folder.watchdog) or {}).get("process")),
         progress=progress,
         gpus=gpus,
         glances=_glances(folder, gpus if answered else None),
@@ -65,13 +66,10 @@ def _killed(started: dict[str, Any]) -> bool:
     return bool(cgroup.killed_since(cgroup.Kills(*counted) if counted else None))
 
 
-def _collecting(folder: RunFolder) -> bool:
-    """Whether the collector lives; one of an earlier version, which left no record, may."""
-    state = read_json(folder.state)
-    if state is None or not state.get("collector"):
-        return True
+def _lives(recorded: object) -> bool:
+    """Whether a process on record lives; of one that left no record nothing is said."""
     with suppress(TypeError):
-        return process.is_alive(process.Process(*state["collector"]))
+        return not isinstance(recorded, list) or process.is_alive(process.Process(*recorded))
     return True
 
 

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from dflashctl.agent import (
@@ -60,6 +60,8 @@ def start(wanted: StartRun, commit: Commit, state: StateFolder, tmux: Tmux) -> R
         pipe = shlex.join(own_words("collect", folder.path))
         tmux.start(wanted.session, own_words("supervise", folder.path), pipe)
         _await(folder.process.exists, folder, "the supervisor did not come up")
+        if wanted.watch is not None:
+            _begin_watching(wanted, commit, folder, state, tmux)
     except AgentError as error:
         folder.launch.unlink(missing_ok=True)
         tmux.close(wanted.session)  # a start that comes too late is none
@@ -78,6 +80,25 @@ def _account(user: str | None) -> pwd.struct_passwd:
         return pwd.getpwnam(user) if user else pwd.getpwuid(os.getuid())
     except KeyError:
         raise AgentError("no_user", user=user) from None
+
+
+def _begin_watching(
+    wanted: StartRun, commit: Commit, folder: RunFolder, state: StateFolder, tmux: Tmux
+) -> None:
+    """Start the watchdog in a session of its own, which ends with the run.
+
+    Its orders are a file for it alone, since the addresses in them may be secrets.
+    """
+    from dflashctl.agent.observe import briefly  # they look through us, too
+    from dflashctl.agent.watchdog import Orders
+
+    assert wanted.watch is not None, "the caller has looked"
+    look = replace(briefly(commit.look), gpus=True, files=(), exit_codes=wanted.exit_codes)
+    orders = Orders(look=look, state_dir=str(state.path), watch=wanted.watch)
+    write_json(folder.orders, wire.to_json(orders))
+    # It needs libtmux, which may be installed as packages are.
+    words = tuple(word for word in own_words("watchdog", folder.path) if word != "-S")
+    tmux.start_beside(f"{wanted.session}-watch-{folder.id[-4:]}", words)
 
 
 def own_words(program: str, folder: Path) -> tuple[str, ...]:

@@ -41,6 +41,7 @@ from dflashctl.agent.recorded import (
     Texts,
 )
 from dflashctl.agent.seen import Ending, Observed, State
+from dflashctl.agent.watching import Notified, Notify, Watch
 
 VERSION = 1
 GREETING = "dflashctl-agent"
@@ -194,6 +195,7 @@ class StartRun:
         exit_codes: the meaning of the trainer's own exit codes.
         free_gpus: no process at all may hold a GPU when it starts.
         about: what else is recorded of it.
+        watch: how it is watched there, if at all.
     """
 
     run_id: str
@@ -210,6 +212,7 @@ class StartRun:
     exit_codes: dict[str, Ending]
     free_gpus: bool
     about: About = field(default_factory=About)
+    watch: Watch | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -340,6 +343,7 @@ Request = (
     | Commit
     | Ask
     | Logs
+    | Notify
     | ListRuns
     | RecallRun
     | ReadBlobs
@@ -506,5 +510,6 @@ Reply = (
     | Optimized
     | Detached
     | CommandEnd
+    | Notified
     | Failure
 )

@@ -106,6 +106,21 @@ class RunFolder:
         return self.path / "state.json"
 
     @property
+    def orders(self) -> Path:
+        """What the watchdog is started with, addresses and all; gone once read."""
+        return self.path / "orders.json"
+
+    @property
+    def watchdog(self) -> Path:
+        """The watchdog's process."""
+        return self.path / "watchdog.json"
+
+    @property
+    def watched(self) -> Path:
+        """What the watchdog told, and whom it could reach."""
+        return self.path / "watched.jsonl"
+
+    @property
     def metrics(self) -> Path:
         """All metrics with their times, one object a line."""
         return self.path / "metrics.jsonl"

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-from dflashctl.agent import command, files, history, logs, optimize, wire
+from dflashctl.agent import command, files, history, logs, notify, optimize, wire
 from dflashctl.agent.apply import perform, what_came_of
 from dflashctl.agent.failures import AgentError, from_os_error
 from dflashctl.agent.observe import observe
@@ -40,6 +40,7 @@ from dflashctl.agent.protocol import (
 from dflashctl.agent.recorded import ListRuns, ReadBlobs, RecallRun
 from dflashctl.agent.records import StateFolder
 from dflashctl.agent.session import clean_environment
+from dflashctl.agent.watching import Notify
 
 DEFAULT_STATE = "~/.local/state/dflashctl"
 LINE_LIMIT = 64 << 20
@@ -190,7 +191,7 @@ def _answer(request: Request, rest: Iterator[Request], state: StateFolder, out: 
         return Failure(code="internal", detail={"traceback": traceback.format_exc()})
 
 
-def _do(  # noqa: PLR0911 - one a request
+def _do(  # noqa: PLR0911, PLR0912 - one a request
     request: Request, rest: Iterator[Request], state: StateFolder, out: Wire
 ) -> Reply:
     match request:
@@ -218,6 +219,8 @@ def _do(  # noqa: PLR0911 - one a request
                 out.send(LogText(text=text))
 
             return logs.stream(request, state, send, out.hung_up)
+        case Notify():
+            return notify.test(request)
         case ListRuns() | RecallRun() | ReadBlobs():
             return history.answer(request, state)
         case Optimize() | Detach() | Fetch():

@@ -120,6 +120,21 @@ class Tmux:
         if answer.returncode != 0 or (answer.stderr and not self.session(name)):
             raise AgentError("start_failed", reason="tmux: " + " ".join(answer.stderr))
 
+    def start_beside(self, name: str, words: tuple[str, ...]) -> None:
+        """A detached session for a program of ours whose output is for onlookers only.
+
+        Raises:
+            AgentError: ``start_failed`` with tmux's own words.
+        """
+        here = f"={name}:"
+        answer = self._cmd(
+            "new-session", "-d", "-s", name, "-x", str(WIDTH), "-y", str(HEIGHT), *words,
+            ";", "set-option", "-t", here, "destroy-unattached", "off",
+            ";", "set-option", "-w", "-t", here, "remain-on-exit", "off",
+        )  # fmt: skip
+        if answer.returncode != 0:
+            raise AgentError("start_failed", reason="tmux: " + " ".join(answer.stderr))
+
     def close(self, name: str) -> None:
         """End the session by exactly this name, if it is still there."""
         if self.session(name):

@@ -51,7 +51,7 @@ class Evidence:
         live: the run's processes are there.
         vanished: it is over, nobody asked for that, and nobody recorded how.
         oom: the kernel has killed for want of memory since the run started.
-        collecting: its collector lives.
+        collecting: its collector lives; ``watching``: so does its watchdog, if it has one.
         glances: what earlier looks found, the oldest first.
         gpus_at_start: how many GPUs there were when it started.
         throttling: bits of the reasons why a GPU's clock is slowed down, by its index.
@@ -65,6 +65,7 @@ class Evidence:
     vanished: bool = False
     oom: bool = False
     collecting: bool = True
+    watching: bool = True
     progress: Progress | None = None
     gpus: GpusSeen | None = None
     glances: tuple[Glance, ...] = ()
@@ -98,6 +99,9 @@ def _of_the_dead(seen: Evidence) -> Iterator[VerdictSeen]:
 
 def _progress(seen: Evidence) -> Iterator[VerdictSeen]:
     progress = seen.progress
+    if not seen.watching:
+        evidence = "the watchdog is gone: nobody is told of what goes wrong"
+        yield VerdictSeen(code="not_watched", since=None, evidence=evidence)
     if not seen.collecting:
         # What is not recorded any more says nothing of the trainer.
         since = progress.at if progress else None

@@ -110,6 +110,7 @@ class Call:
         from dflashctl.errors import MissingSetting
         from dflashctl.plan.model import Desired
         from dflashctl.playbook.boundaries import read_boundaries
+        from dflashctl.playbook.channels import read_watch
         from dflashctl.playbook.library import library_files
         from dflashctl.playbook.load import find_playbook, load_playbook
         from dflashctl.playbook.origin import read_source
@@ -133,6 +134,7 @@ class Call:
             run_id=self.new_run_id(job.name),
             source=read_source(job),
             boundaries=boundaries,
+            watch=read_watch(job.watch, self.environ),
         )
 
     def desired_play(self, names: Sequence[str] | None, file: str) -> Desired:

@@ -25,6 +25,7 @@ from dflashctl.cli import (
     inventory,
     logs,
     metrics,
+    notify,
     optimize_buckets,
     play,
     rollback,
@@ -78,8 +79,9 @@ app.command("status", short_help="Show how the job stands: run, progress, GPUs, 
 )
 app.command("attach", short_help="Open the run's session in this terminal.")(attach.attach)
 app.command("logs")(logs.logs)
-app.command("metrics")(metrics.metrics)
-app.command("compare")(metrics.compare)
+app.command("metrics", short_help="Show a run's metrics, or draw them.")(metrics.metrics)
+app.command("compare", short_help="Set two runs' curves side by side.")(metrics.compare)
+app.command("notify", short_help="Try the ways by which people are told.")(notify.notify)
 app.command("stop", short_help="Stop the running job gracefully, proved.")(stop.stop)
 app.command("start", short_help="Start the job from the files that are there.")(start.start)
 app.command("optimize-buckets", short_help="Find the bucket boundaries with the least padding.")(

@@ -34,6 +34,7 @@ from dflashctl.agent.recorded import (
     Texts,
 )
 from dflashctl.agent.seen import Observed
+from dflashctl.agent.watching import Notified
 from dflashctl.errors import (
     CannotRun,
     DflashError,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 
     from dflashctl.agent.optimizing import Detach, Fetch, Optimize
     from dflashctl.agent.protocol import Ask, Commit, FileWanted, Logs, Look, Request, RunCommand
+    from dflashctl.agent.watching import Notify
     from dflashctl.link.foreground import Ends
     from dflashctl.link.transport import Channel, Progress, Transport
     from dflashctl.playbook.model import PushedFile
@@ -66,7 +68,7 @@ SILENCE_S = 30.0
 _LINE_LIMIT = 16 << 20
 _CHUNK = 48 << 10
 _ARCHIVE = "files.tar"
-T = TypeVar("T", Observed, Staging, Outcome, RunsListed, RunRecord, Texts, Optimized, Detached)
+T = TypeVar("T")
 
 
 class Agent:
@@ -208,11 +210,17 @@ class Agent:
                     | RunRecord()
                     | Texts()
                     | Optimized()
+                    | Notified()
                     | Detached() as other
                 ):
                     raise self._nonsense(f"{type(other).__name__} in answer to Logs")
                 case _:
                     pass
+
+    def notify(self, request: Notify) -> Notified:
+        """Have a test sent from there over each channel."""
+        self._send(request)
+        return self._expect(Notified, self._reply())
 
     def list_runs(self, job: str) -> RunsListed:
         """The job's runs that are on record, the oldest first."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dflashctl.agent.protocol import Action, FileWanted
     from dflashctl.agent.recorded import Source
+    from dflashctl.agent.watching import Watch
     from dflashctl.errors import Refusal
     from dflashctl.inventory.model import Target
     from dflashctl.plan.diff import FileDiff
@@ -29,6 +30,7 @@ class Desired:
         source: the checkout that the files come from.
         repeats: the run that is to be started again, for a rollback.
         archive: the name that an archive of checkpoints gets if it is given none.
+        watch: how the run is watched there, addresses and all.
         boundaries: those of the buckets, as they are on this machine.
     """
 
@@ -42,6 +44,7 @@ class Desired:
     repeats: str | None = None
     archive: str = ""
     boundaries: BucketsFile | None = None
+    watch: Watch | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -141,6 +141,7 @@ def start_steps(
         exit_codes=run.exit_codes,
         free_gpus=playbook.preflight.gpus != 0,
         about=about,
+        watch=desired.watch,
     )
     names = (*run.env, *(f"{name} (secret)" for name in desired.secrets))
     variables = f" and has {words.listed(names)}" if names else ""

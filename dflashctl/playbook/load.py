@@ -11,6 +11,7 @@ from dflashctl.document.judge import judge
 from dflashctl.document.paths import local_path, places
 from dflashctl.document.read import Document, Loc, mapping, read_document
 from dflashctl.errors import NoFile
+from dflashctl.playbook import channels
 from dflashctl.playbook.model import (
     BatchingSpec,
     CheckpointSpec,
@@ -146,6 +147,7 @@ def _run_faults(document: Document) -> Iterator[Fault]:
             yield document.fault(("run", "env_from", index), f"{name} is in `env` as well")
     if "buckets" in document.values and "DFLASH_BUCKETS" in mapping(run.get("env")):
         yield document.fault(("run", "env", "DFLASH_BUCKETS"), "is set by `buckets`")
+    yield from channels.faults(document)
     metrics = mapping(document.values.get("metrics"))
     if metrics.get("jsonl") and ("from" in metrics or "pattern" in metrics):
         yield document.fault(("metrics", "jsonl"), "metrics come from it or from the output")
@@ -198,6 +200,7 @@ def _build(path: Path, file: PlaybookFile, files: list[tuple[PushedFile, ...]]) 
             imports=tuple(file.preflight.imports),
         ),
         checkpoints=_checkpoints(file.checkpoints) if file.checkpoints else None,
+        watch=channels.watch_of(file.watch) if file.watch else None,
         metrics=MetricsSpec(pattern=file.metrics.pattern, jsonl=file.metrics.jsonl),
         buckets=None if file.buckets is None else local_path(file.buckets, path.parent),
         dataset=DatasetSpec(**file.dataset.model_dump()) if file.dataset else None,

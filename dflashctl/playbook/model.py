@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from dflashctl.agent.keeping import CompleteWhen, JsonField
     from dflashctl.agent.seen import Ending
+    from dflashctl.agent.watching import Kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +113,24 @@ class MetricsSpec:
 
     pattern: str | None = None
     jsonl: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelSpec:
+    """Somebody to tell: an address, a mail address or a command, or where the address is."""
+
+    kind: Kind
+    to: tuple[str, ...]
+    to_from: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchSpec:
+    """How a run is watched on its target; ``textfile`` is for node_exporter."""
+
+    every_s: float
+    channels: tuple[ChannelSpec, ...]
+    textfile: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,6 +254,7 @@ class Playbook:
     preflight: PreflightSpec
     checkpoints: CheckpointSpec | None
     metrics: MetricsSpec = MetricsSpec()
+    watch: WatchSpec | None = None
     buckets: Path | None = None
     dataset: DatasetSpec | None = None
     batching: BatchingSpec | None = None

@@ -193,6 +193,14 @@ def _inside(text: str) -> str:
     return text
 
 
+def _url(text: str) -> str:
+    if not re.fullmatch(r"https?://[^\s/]+\S*", text):
+        raise ValueError(
+            f"must be an address that begins with http:// or https://, not {named(text)}"
+        )
+    return text
+
+
 def _signal(value: object) -> object:
     return value.removeprefix("SIG") if isinstance(value, str) else value
 
@@ -232,6 +240,7 @@ Dest = Annotated[str, AfterValidator(absolute), _form("/.*")]
 TargetPath = Annotated[str, AfterValidator(absolute), _form("/.*")]
 Command = Annotated[list[str], AfterValidator(_command), BeforeValidator(_words)]
 Variable = Annotated[str, AfterValidator(_variable), _form(_VARIABLE)]
+Url = Annotated[str, AfterValidator(_url)]
 Seconds = Annotated[float, BeforeValidator(duration), _form(_DURATION)]
 Bytes = Annotated[int, BeforeValidator(size), _form(_SIZE)]
 Signal = Annotated[
@@ -403,6 +412,39 @@ class Metrics(_Mapping):
     """A file on the target to which the trainer writes a JSON object a line."""
 
 
+class Notify(_Mapping):
+    """Somebody to tell, in one of these ways."""
+
+    webhook: Url | None = None
+    """An address that gets a JSON object by POST."""
+    slack: Url | None = None
+    """An incoming webhook of Slack or of what understands its messages."""
+    ntfy: Url | None = None
+    """A topic of an ntfy server."""
+    webhook_from: Variable | None = None
+    """The variable of the operator's environment with such an address, which is secret."""
+    slack_from: Variable | None = None
+    """The same for Slack."""
+    ntfy_from: Variable | None = None
+    """The same for ntfy."""
+    email: Text | None = None
+    """A mail address; the target's sendmail takes the mail."""
+    command: Command | None = None
+    """A program on the target that gets the JSON object on its standard input."""
+
+
+class Watch(_Mapping):
+    """How a run is watched on its target."""
+
+    not_yet = ("restart",)
+    every: Seconds = 60.0
+    """Between two looks."""
+    notify: list[Notify] = []
+    """Who is told what speaks against the run, and how it ended."""
+    textfile: TargetPath | None = None
+    """A file for node_exporter's textfile collector, written with each look."""
+
+
 class Dataset(_Mapping):
     """Where the lengths are."""
 
@@ -539,7 +581,7 @@ Step = Annotated[
 class PlaybookFile(_Mapping):
     """The whole file."""
 
-    not_yet = ("watch", "distributed")
+    not_yet = ("distributed",)
     version: Literal[1]
     """The version of this format."""
     name: Annotated[str, AfterValidator(_name), _form(_NAME)]
@@ -560,6 +602,8 @@ class PlaybookFile(_Mapping):
     """Where the trainer keeps its checkpoints."""
     metrics: Metrics = Metrics()
     """Where the metrics are found."""
+    watch: Watch | None = None
+    """How a run is watched on its target; default: it is not."""
     buckets: Text | None = None
     """The file of bucket boundaries, relative to this file; pushed, and named in DFLASH_BUCKETS."""
     dataset: Dataset | None = None

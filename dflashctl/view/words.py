@@ -11,7 +11,7 @@ from dflashctl.view.keywords import host_key_words
 from dflashctl.view.wording import UNTOUCHED, Words
 
 
-def words_for(error: e.DflashError) -> Words:  # noqa: PLR0911 - one a branch
+def words_for(error: e.DflashError) -> Words:  # noqa: PLR0911, PLR0912 - one a branch
     """The words for an error, whichever branch of the tree it is on."""
     match error:
         case e.UnknownRun():
@@ -38,6 +38,13 @@ def words_for(error: e.DflashError) -> Words:  # noqa: PLR0911 - one a branch
                 message=f"{error.target} cannot run {error.program}: {error.reason}.",
                 next="Its words are given to no shell. What needs one (pipes, *, $NAME): "
                 "dflashctl exec -- sh -c '...'",
+            )
+        case e.NotSent():
+            return Words(
+                message=f"{error.target} could not send everything.",
+                next="The target itself must reach these addresses; the playbook's "
+                "watch.notify names them.",
+                details=error.failed,
             )
         case e.Interrupted():
             return _interrupted(error)

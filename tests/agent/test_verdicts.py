@@ -250,6 +250,10 @@ def test_without_a_collector_nothing_is_said_of_the_trainer() -> None:
     assert codes(silent) == {"not_recorded"}
 
 
+def test_a_watchdog_that_is_gone_is_told() -> None:
+    assert codes(replace(HEALTHY, watching=False)) == {"not_watched"}
+
+
 def test_a_pattern_that_was_given_up_is_told() -> None:
     assert HEALTHY.progress is not None
     given_up = replace(HEALTHY.progress, problem="pattern_too_slow")

@@ -28,6 +28,7 @@ from dflashctl.agent.protocol import (
 )
 from dflashctl.agent.recorded import RunRecord, RunsListed
 from dflashctl.agent.seen import Observed
+from dflashctl.agent.watching import Notified, Notify
 from dflashctl.cli.call import Call
 from dflashctl.cli.main import main
 from dflashctl.errors import DflashError
@@ -111,6 +112,10 @@ class Agent:
         if isinstance(answer, Failure):
             return answer
         return answer(self.world.commits[-1], on_event)
+
+    def notify(self, request: Notify) -> Notified:
+        self.world.notified.append(request)
+        return Notified(problems=self.world.problems or ("",) * len(request.channels))
 
     def list_runs(self, job: str) -> RunsListed:
         runs = tuple(record.run for record in self.world.records)
@@ -196,6 +201,8 @@ class World:
     commits: list[Commit] = field(default_factory=list)
     asked: list[Ask] = field(default_factory=list)
     log_requests: list[Logs] = field(default_factory=list)
+    notified: list[Notify] = field(default_factory=list)
+    problems: tuple[str, ...] = ()
     records: list[RunRecord] = field(default_factory=list)
     blobs: dict[str, str] = field(default_factory=dict)
     optimized: Optimized | BaseException | None = None

@@ -322,7 +322,7 @@ def test_a_name_is_of_small_letters_digits_and_dashes(tmp_path: Path, name: str)
 @pytest.mark.parametrize(
     ("text", "where"),
     [
-        ("watch: {}", "watch"),
+        ("watch: {restart: on-failure}", "watch.restart"),
         ("distributed: {}", "distributed"),
         ("ready: {metric: step}", "ready.metric"),
         ("ready: {within: 15m}", "ready.within"),
