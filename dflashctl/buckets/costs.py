@@ -34,8 +34,15 @@ _SPAN = 1e250
 """How much (samples up to the last right edge / samples in the bucket)^n may be in one tile."""
 _NOTHING = 1e-270
 """Smaller moments count for nothing, even times _SPAN, and numbers near 1e-308 are slow."""
-_NUMBERS = 1 << 18
+_NUMBERS = 1 << 17
 """How many numbers an array of a tile holds: those in work should stay in the cache."""
+
+_ALONE = 1 << 18
+"""Multiplications in a product that OpenBLAS does in one thread. Its threads wait for each
+other by spinning, which on a machine with other work to do took five times as long."""
+
+_HIGH = 64
+"""Rows of such a piece."""
 
 
 class Costs:
@@ -140,9 +147,9 @@ class Costs:
         weights = (sizes[:, None] * (1.0 - q[:, 1:])) * powers
         lower = np.tril(np.ones((sizes.size, sizes.size)), -1)
         own = sizes[:, None] * powers
-        ones = np.matmul(moments.whole[:, :, :-1] * lower, weights)
+        ones = _product(moments.whole[:, :, :-1] * lower, weights)
         ones += np.diagonal(moments.whole[:, :, :-1], axis1=1, axis2=2)[:, :, None] * own
-        more = np.matmul(moments.whole[:, :, 1:] * lower, weights)
+        more = _product(moments.whole[:, :, 1:] * lower, weights)
         more += np.diagonal(moments.whole[:, :, 1:], axis1=1, axis2=2)[:, :, None] * own
         ones *= base
         more *= slope
@@ -201,6 +208,19 @@ class _Moments:
     whole: Floats
     part: Floats
     part_more: Floats
+
+
+def _product(left: Floats, right: Floats) -> Floats:
+    """The matrix products, in pieces small enough to need no threads; left is below a diagonal."""
+    sizes = left.shape[1]
+    out = np.empty((left.shape[0], sizes, right.shape[2]))
+    for first in range(0, sizes, _HIGH):
+        n, k = slice(first, first + _HIGH), slice(0, first + _HIGH)
+        wide = max(8, _ALONE // (_HIGH * min(k.stop, sizes)))
+        for start in range(0, right.shape[2], wide):
+            piece = slice(start, start + wide)
+            np.matmul(left[:, n, k], right[:, k, piece], out=out[:, n, piece])
+    return out
 
 
 def _between(numbers: Floats, begun: Ints, ended: Ints) -> Floats:
