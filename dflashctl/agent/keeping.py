@@ -153,6 +153,67 @@ CheckpointAction = (
 )
 
 
+# --- bringing one to the operator ----------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pull:
+    """Send an archive, or a checkpoint, path by path.
+
+    ``identity``: of what was begun before (None: nothing was): if it is the same still,
+    the first ``skip`` paths are left out, and ``offset`` bytes of the next one.
+    """
+
+    store: StoreSpec
+    name: str
+    identity: str | None
+    skip: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullBegun:
+    """What comes: so many paths, so many bytes in files. ``identity`` changes with them."""
+
+    identity: str
+    paths: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullPath:
+    """The next path. ``kind``: ``file``, ``dir``, ``link`` or ``hard`` (to ``target``)."""
+
+    path: str
+    kind: str
+    mode: int
+    size: int
+    mtime_ns: int
+    target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullData:
+    """A piece of the file, in base64."""
+
+    data: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullDone:
+    """The path is whole; the SHA-256 of a file's content."""
+
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pulled:
+    """All has been sent."""
+
+
+PullEvent = PullBegun | PullPath | PullData | PullDone
+
+
 # --- what is seen --------------------------------------------------------------------
 
 

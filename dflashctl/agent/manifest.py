@@ -128,22 +128,34 @@ def lines(base: str, paths: Iterator[tuple[str, os.stat_result]], tick: Tick) ->
     linked: dict[tuple[int, int], str] = {}
     buffer = bytearray(PIECE)
     for path, about in paths:
-        line: dict[str, Any] = {"path": path, "mode": stat.S_IMODE(about.st_mode)}
-        full = os.path.join(base, path)
-        if stat.S_ISDIR(about.st_mode):
-            line["kind"] = "dir"
-        elif stat.S_ISLNK(about.st_mode):
-            line |= {"kind": "link", "target": os.readlink(full)}
-        elif not stat.S_ISREG(about.st_mode):
-            raise AgentError("odd_file", path=full)
-        elif (first := linked.get((about.st_dev, about.st_ino))) is not None:
-            line |= {"kind": "hard", "target": first}
-        else:
-            if about.st_nlink > 1:
-                linked[about.st_dev, about.st_ino] = path
-            line |= {"kind": "file", "size": about.st_size, "mtime_ns": about.st_mtime_ns}
-            line["sha256"] = sha256(full, buffer, tick)
+        line = describe(base, path, about, linked)
+        if line["kind"] == "file":
+            line["sha256"] = sha256(os.path.join(base, path), buffer, tick)
         yield json.dumps(line, separators=(",", ":")).encode() + b"\n"
+
+
+def describe(
+    base: str, path: str, about: os.stat_result, linked: dict[tuple[int, int], str]
+) -> dict[str, Any]:
+    """A manifest's line without the hash. ``linked``: the files seen that have more names.
+
+    Raises:
+        AgentError: ``odd_file`` for a device, a socket or a pipe.
+    """
+    line: dict[str, Any] = {"path": path, "mode": stat.S_IMODE(about.st_mode)}
+    full = os.path.join(base, path)
+    if stat.S_ISDIR(about.st_mode):
+        return line | {"kind": "dir"}
+    if stat.S_ISLNK(about.st_mode):
+        return line | {"kind": "link", "target": os.readlink(full)}
+    if not stat.S_ISREG(about.st_mode):
+        raise AgentError("odd_file", path=full)
+    first = linked.get((about.st_dev, about.st_ino))
+    if first is not None:
+        return line | {"kind": "hard", "target": first}
+    if about.st_nlink > 1:
+        linked[about.st_dev, about.st_ino] = path
+    return line | {"kind": "file", "size": about.st_size, "mtime_ns": about.st_mtime_ns}
 
 
 def sha256(path: str, buffer: bytearray, tick: Tick) -> str:

@@ -19,10 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from dflashctl.agent.keeping import (
-    CheckpointAction,
-    StoreSpec,
-)
+from dflashctl.agent.keeping import CheckpointAction, Pull, Pulled, PullEvent, StoreSpec
 from dflashctl.agent.optimizing import (
     Detach,
     Detached,
@@ -350,6 +347,7 @@ Request = (
     | Optimize
     | Detach
     | Fetch
+    | Pull
     | RunCommand
     | Input
     | Interrupt
@@ -434,6 +432,7 @@ Event = (
     | Working
     | Output
     | Taken
+    | PullEvent
 )
 
 
@@ -511,5 +510,6 @@ Reply = (
     | Detached
     | CommandEnd
     | Notified
+    | Pulled
     | Failure
 )

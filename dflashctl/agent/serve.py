@@ -12,9 +12,10 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-from dflashctl.agent import command, files, history, logs, notify, optimize, wire
+from dflashctl.agent import command, files, history, logs, notify, optimize, pull, wire
 from dflashctl.agent.apply import perform, what_came_of
 from dflashctl.agent.failures import AgentError, from_os_error
+from dflashctl.agent.keeping import Pull
 from dflashctl.agent.observe import observe
 from dflashctl.agent.optimizing import Detach, Fetch, Optimize
 from dflashctl.agent.protocol import (
@@ -208,6 +209,8 @@ def _do(  # noqa: PLR0911, PLR0912 - one a request
                         pass
                     raise
             return Staging(folder=str(folder))
+        case Pull():
+            return pull.send_all(request, out.send)
         case Commit():
             out.committed = True
             return perform(request, state, out.send)

@@ -174,7 +174,7 @@ def check_stream(archive: Archive, form: str, tick: Tick) -> int:
         AgentError: ``damaged`` with the first that differs, and how.
     """
     count = 0
-    with _read_from(archive.data(form)):
+    with read_from(archive.data(form)):
         for line, member in members(archive, form):
             count += 1
             if line["kind"] != "file":
@@ -189,7 +189,7 @@ def check_stream(archive: Archive, form: str, tick: Tick) -> int:
 
 
 @contextmanager
-def _read_from(data: Path) -> Iterator[None]:
+def read_from(data: Path) -> Iterator[None]:
     """What cannot be read as a stream of ours is damaged."""
     try:
         yield
@@ -205,7 +205,7 @@ def check_copy(archive: Archive, form: str, base: str, tick: Tick) -> None:
     Raises:
         AgentError: ``changed`` with the first file that differs; ``damaged``.
     """
-    with _read_from(archive.data(form)):
+    with read_from(archive.data(form)):
         for line, member in members(archive, form):
             if line["kind"] == "file":
                 _same(os.path.join(base, line["path"]), member, tick)

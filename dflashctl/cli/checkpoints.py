@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -203,6 +204,58 @@ def verify(
     return _perform(
         call, desired, lambda seen: plan_verify(desired, seen, name), _Way(dry_run, False)
     )
+
+
+def pull(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="ARCHIVE", help="An archive, or a checkpoint.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder on this machine.")],
+    target: TargetOption = None,
+    playbook: PlaybookOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Bring an archive or a checkpoint to this machine, verified.
+
+    What was broken off is gone on with when the same command is typed again.
+    """
+    from dflashctl.agent.keeping import Pull
+    from dflashctl.errors import Refused
+    from dflashctl.link.landing import Landing
+    from dflashctl.plan.checkpoints import folder_of, not_there
+    from dflashctl.plan.look import look_at_store
+    from dflashctl.view import checkpoints, json
+    from dflashctl.view.progress import Upload
+
+    call = begin(ctx, "checkpoints pull", as_json)
+    desired = call.desired(target, playbook)
+    here = desired.target.name
+    with call.at(desired.target) as agent:
+        seen = call.observe(agent, desired, look_at_store(desired))
+        spec = folder_of(desired, seen, call.command).spec
+        remember(call, desired, seen)
+        refusals = tuple(not_there(seen, name))
+        if refusals:
+            raise Refused(target=here, refusals=refusals)
+        with Upload(call.screen, ("bringing", "brought")) as progress:
+            landing = Landing(call.cwd / folder, name, progress)
+            request = Pull(
+                store=spec,
+                name=name,
+                identity=landing.identity,
+                skip=landing.skip,
+                offset=landing.offset,
+            )
+            try:
+                agent.pull(request, landing.hear)
+            finally:
+                landing.close()
+        place = landing.finish()
+    if as_json:
+        shape = {"name": name, "path": str(place), "files": landing.files, "error": None}
+        call.screen.write(json.envelope(call.command, 0, {here: shape}))
+    else:
+        checkpoints.show_pulled(call.screen, name, place, landing.files)
+    return 0
 
 
 class _Way:

@@ -104,7 +104,7 @@ _runs.command("show")(runs.show)
 _runs.command("diff", short_help="Show how a second run differs from a first one.")(runs.compare)
 app.add_typer(_runs, name="runs")
 _checkpoints = typer.Typer(
-    help="List, archive, restore, prune and clear checkpoints.", rich_markup_mode=None
+    help="List, archive, restore, prune, clear and pull checkpoints.", rich_markup_mode=None
 )
 _checkpoints.command("list")(checkpoints.show_list)
 _checkpoints.command("clear", short_help="Move all checkpoints aside.")(checkpoints.clear)
@@ -118,6 +118,7 @@ _checkpoints.command("prune")(checkpoints.prune)
 _checkpoints.command("verify", short_help="Compare an archive with its SHA-256.")(
     checkpoints.verify
 )
+_checkpoints.command("pull", short_help="Bring one to this machine.")(checkpoints.pull)
 app.add_typer(_checkpoints, name="checkpoints")
 app.command("completion", short_help="Print what completes dflashctl in your shell.")(
     completion.shell_script

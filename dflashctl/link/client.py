@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dflashctl.agent import wire
+from dflashctl.agent.keeping import Pulled
 from dflashctl.agent.optimizing import Detached, Optimized
 from dflashctl.agent.protocol import (
     Alive,
@@ -55,6 +56,7 @@ from dflashctl.link.transport import NoFileChannel
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from dflashctl.agent.keeping import Pull
     from dflashctl.agent.optimizing import Detach, Fetch, Optimize
     from dflashctl.agent.protocol import Ask, Commit, FileWanted, Logs, Look, Request, RunCommand
     from dflashctl.agent.watching import Notify
@@ -186,6 +188,11 @@ class Agent:
         self._send(request)
         return self._expect(Detached, self._reply())
 
+    def pull(self, request: Pull, on_event: Callable[[Event], None]) -> Pulled:
+        """An archive or a checkpoint, piece by piece as events."""
+        self._send(request)
+        return self._expect(Pulled, self._reply(on_event))
+
     def logs(self, request: Logs) -> Iterator[LogText | LogEnd]:
         """The run's output piece by piece, then how it ended.
 
@@ -211,7 +218,8 @@ class Agent:
                     | Texts()
                     | Optimized()
                     | Notified()
-                    | Detached() as other
+                    | Detached()
+                    | Pulled() as other
                 ):
                     raise self._nonsense(f"{type(other).__name__} in answer to Logs")
                 case _:

@@ -14,7 +14,7 @@ from dflashctl.agent.keeping import (
     RestoreCleared,
     VerifyArchive,
 )
-from dflashctl.errors import Internal, MissingSetting
+from dflashctl.errors import Internal, MissingSetting, Refusal
 from dflashctl.plan import words
 from dflashctl.plan.look import store_of
 from dflashctl.plan.model import Plan, Step
@@ -23,6 +23,8 @@ from dflashctl.plan.retention import Rules, doomed, may_purge
 from dflashctl.plan.steps import lives
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dflashctl.agent.keeping import StoreSeen, StoreSpec
     from dflashctl.agent.seen import CheckpointsSeen, Observed
     from dflashctl.plan.model import Desired
@@ -308,6 +310,20 @@ def _plan(
     asks: tuple[str, ...] = (),
 ) -> Plan:
     return Plan(steps=steps, notes=notes, refusals=preflight(desired, seen, steps), asks=asks)
+
+
+def not_there(seen: Observed, name: str) -> Iterator[Refusal]:
+    """There is neither an archive nor a checkpoint by that name."""
+    store = store_seen(seen)
+    archives = tuple(one.name for one in reversed(store.archives) if one.whole)
+    names = tuple(one.name for one in reversed(store.checkpoints))
+    if name not in (*archives, *names):
+        yield Refusal(
+            code="no_such_archive",
+            message=f"there is neither an archive nor a checkpoint {name}; there are: "
+            f"{words.listed((*archives, *names)) or 'none at all'}",
+            remedy="all of them: dflashctl checkpoints list",
+        )
 
 
 def trash_of(seen: CheckpointsSeen) -> str:

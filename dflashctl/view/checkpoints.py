@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dflashctl.plan.words import counted
 from dflashctl.view import figures
 from dflashctl.view.console import ACCENT
 from dflashctl.view.json import plain
 from dflashctl.view.sanitize import one_line
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.table import Table
 
     from dflashctl.agent.seen import Observed
@@ -92,6 +95,14 @@ def _table(*titles: str) -> Table:
             justify="right" if title.startswith(">") else "left",
         )  # fmt: skip
     return table
+
+
+def show_pulled(screen: Screen, name: str, place: Path, files: int) -> None:
+    """What was brought, and where it is."""
+    from rich.text import Text
+
+    text = f"{one_line(name)}: {counted(files, 'file')} in {one_line(str(place))}, verified"
+    screen.out.print(Text.assemble(("pulled   ", "dim"), text), soft_wrap=True)
 
 
 def store_object(seen: Observed) -> dict[str, Any]:

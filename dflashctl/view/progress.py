@@ -135,8 +135,9 @@ class Upload:
     Call it with the bytes sent and the bytes in all.
     """
 
-    def __init__(self, screen: Screen) -> None:
-        self._screen = screen
+    def __init__(self, screen: Screen, words: tuple[str, str] = ("sending", "sent")) -> None:
+        """``words``: what is being done, and what was done."""
+        self._screen, self._words = screen, words
         self._begun = time.monotonic()
         self._sent = 0
         self._bar: Progress | None = None
@@ -150,7 +151,8 @@ class Upload:
             self._bar.stop()
         if self._sent and took >= SHOW_AFTER_S:
             self._screen.say(
-                f"sent {figures.size(self._sent)} in {figures.duration(took)}", style="dim"
+                f"{self._words[1]} {figures.size(self._sent)} in {figures.duration(took)}",
+                style="dim",
             )
 
     def __call__(self, sent: int, total: int) -> None:
@@ -167,13 +169,13 @@ class Upload:
         from rich.progress import TimeRemainingColumn as Remaining
 
         bar = Progress(
-            TextColumn("sending"),
+            TextColumn(self._words[0]),
             BarColumn(bar_width=None, complete_style=ACCENT),
             DownloadColumn(),
             Remaining(compact=True),
             console=self._screen.err,
             transient=True,
         )
-        bar.add_task("sending", total=total)
+        bar.add_task(self._words[0], total=total)
         bar.start()
         return bar
