@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from dflashctl.cli.call import begin
 from dflashctl.cli.options import (
@@ -15,6 +16,15 @@ from dflashctl.cli.options import (
     PlaybookOption,
     TargetOption,
 )
+
+
+class Deploy(TyperCommand):
+    """``--archive-checkpoints`` may stand without a name, which the parser does not know."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As its parents do, with the empty name given."""
+        option = "--archive-checkpoints"
+        return super().parse_args(ctx, [f"{one}=" if one == option else one for one in args])
 
 
 def deploy(  # noqa: PLR0913, PLR0917 - one parameter an option

@@ -70,7 +70,7 @@ _inventory.command("discover", short_help="Ask a Proxmox host for its containers
 _inventory.command("trust", short_help="Record an unknown host's key, after asking.")(trust.trust)
 
 app.command("init", short_help="Write an inventory, a playbook and an example trainer.")(init.init)
-app.command("deploy")(deploy.deploy)
+app.command("deploy", cls=deploy.Deploy)(deploy.deploy)
 app.command("doctor", short_help="Check all that a deploy needs; nothing is changed.")(
     doctor.doctor
 )
@@ -172,11 +172,8 @@ def main(arguments: Sequence[str] | None = None, call: Call | None = None) -> in
     if call is None:
         _leave_in_order()
         call = Call(environ=os.environ, cwd=Path.cwd())
-    given = sys.argv[1:] if arguments is None else arguments
-    # An option whose value may be left out is none that the parser knows.
-    given = [f"{word}=" if word == "--archive-checkpoints" else word for word in given]
     try:
-        code = app(given, prog_name="dflashctl", standalone_mode=False, obj=call)
+        code = app(arguments, prog_name="dflashctl", standalone_mode=False, obj=call)
     except typer.TyperException as error:
         return _usage(call, error)
     except (typer.Abort, KeyboardInterrupt):

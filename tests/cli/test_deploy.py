@@ -303,7 +303,7 @@ def test_a_playbook_without_a_run_cannot_be_deployed(world: World) -> None:
     path.write_text("version: 1\nname: dflash\n", encoding="utf-8")
     result = world.run("deploy")
     assert result.code == 2
-    assert "deploy needs run" in result.err
+    assert "deploy needs `run`" in result.err
 
 
 @pytest.mark.provokes("too_many_targets")

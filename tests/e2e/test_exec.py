@@ -29,15 +29,6 @@ if TYPE_CHECKING:
     from tests.conftest import Lab
 
 BIG = 10 << 20
-BOTH = f"""
-import os, sys, threading
-def say(handle):
-    left = {BIG}
-    while left:
-        left -= os.write(handle, bytes(range(256)) * 256 if left >= 65536 else bytes(left))
-other = threading.Thread(target=say, args=(2,))
-other.start(); say(1); other.join()
-"""
 ECHO = "import os, sys; sys.stdout.buffer.write(b'\\0'.join(map(os.fsencode, sys.argv[1:])))"
 
 PCT_AND_HERE = pytest.mark.parametrize(
@@ -87,13 +78,25 @@ def test_it_has_the_login_environment_and_the_home(job: Job) -> None:
     assert b"not a tty" in done.stdout
 
 
-def test_ten_mebibytes_on_both_streams_and_as_input(job: Job) -> None:
+def test_ten_mebibytes_as_input_and_on_both_streams(job: Job) -> None:
     whole = os.urandom(BIG)
-    done = run(job, job.route.python, "-c", BOTH)
-    assert (len(done.stdout), len(done.stderr), done.returncode) == (BIG, BIG, 0)
-    assert run(job, "cat", stdin=whole).stdout == whole
-    # A program that never reads its input is in nobody's way.
-    assert run(job, "echo", "well", stdin=whole).stdout == b"well\n"
+    done = run(job, "tee", "/dev/stderr", stdin=whole)
+    assert done.returncode == 0
+    assert done.stdout == whole
+    assert done.stderr == whole
+
+
+@pytest.mark.parametrize("route", ["local"], indirect=True)
+def test_a_program_that_never_reads_its_input_is_in_nobodys_way(job: Job) -> None:
+    assert run(job, "echo", "well", stdin=bytes(BIG)).stdout == b"well\n"
+
+
+@pytest.mark.parametrize("route", ["local"], indirect=True)
+def test_what_follows_the_program_is_its_own(job: Job) -> None:
+    words = ("--archive-checkpoints", "-t", "--", "", "-h", "a  b")
+    echo = (job.route.python, "-c", ECHO)
+    assert run(job, *echo, *words).stdout == b"\0".join(map(os.fsencode, words))
+    assert run(job, "--", *echo, *words).stdout == b"\0".join(map(os.fsencode, words))
 
 
 def test_ctrl_c_ends_the_program(job: Job) -> None:
