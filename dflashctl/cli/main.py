@@ -104,7 +104,7 @@ _runs.command("show")(runs.show)
 _runs.command("diff", short_help="Show how a second run differs from a first one.")(runs.compare)
 app.add_typer(_runs, name="runs")
 _checkpoints = typer.Typer(
-    help="List, archive, restore, prune, clear and pull checkpoints.", rich_markup_mode=None
+    help="List, archive, restore, prune or pull checkpoints.", rich_markup_mode=None
 )
 _checkpoints.command("list")(checkpoints.show_list)
 _checkpoints.command("clear", short_help="Move all checkpoints aside.")(checkpoints.clear)

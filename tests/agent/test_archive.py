@@ -146,6 +146,7 @@ def test_the_originals_stay_unless_asked_otherwise(store, spec, perform) -> None
     assert archives(spec)[0].form != "files"
 
 
+@pytest.mark.provokes("unverified.not_empty")
 def test_a_copy_to_another_folder_touches_nothing_else(store, spec, perform, tmp_path) -> None:
     before = contents(store)
     perform(archiving(spec))
@@ -177,6 +178,7 @@ def test_an_altered_archive_is_neither_verified_nor_restored(
     assert not any(path.name.startswith(".purging") for path in store.parent.rglob("*"))
 
 
+@pytest.mark.provokes("unverified.damaged")
 def test_a_cut_stream_is_damaged(store, spec, perform, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(stream, "form_here", lambda: "tar")
     perform(archiving(spec))
@@ -187,6 +189,7 @@ def test_a_cut_stream_is_damaged(store, spec, perform, tmp_path, monkeypatch) ->
             perform(VerifyArchive(store=spec, name="one"))
 
 
+@pytest.mark.provokes("unverified.changed")
 def test_a_file_that_changes_meanwhile_leaves_no_archive(store, spec, perform, monkeypatch):
     pack = stream.pack
 
@@ -201,12 +204,14 @@ def test_a_file_that_changes_meanwhile_leaves_no_archive(store, spec, perform, m
     assert (store / "step-100" / "weights").exists()
 
 
+@pytest.mark.provokes("unverified.archive_exists")
 def test_two_archives_of_one_name_are_refused(spec, perform) -> None:
     perform(archiving(spec))
     with pytest.raises(AgentError, match="archive_exists"):
         perform(archiving(spec))
 
 
+@pytest.mark.provokes("unverified.odd_file")
 def test_a_socket_in_a_checkpoint_is_named(store, spec, perform, monkeypatch) -> None:
     monkeypatch.chdir(store / "step-100")
     with socket.socket(socket.AF_UNIX) as listener:
@@ -240,6 +245,7 @@ def test_an_archive_in_the_making_by_somebody_else_is_left_alone(spec, perform, 
     assert not other.exists()
 
 
+@pytest.mark.provokes("unverified.newest")
 def test_the_newest_complete_checkpoint_is_never_deleted(store, spec, perform) -> None:
     def pruning(*names: str) -> PruneCheckpoints:
         return PruneCheckpoints(store=spec, real_path=os.path.realpath(spec.path), names=names)
@@ -277,3 +283,42 @@ def test_the_stream_is_one_that_tar_and_zstd_can_read(store, spec, perform, tmp_
         check=True,
     )
     assert contents(into / "step-200") == contents(store / "step-200")
+
+
+@pytest.mark.provokes("unverified.no_archive_to")
+def test_without_a_place_for_archives_there_are_none(spec, perform) -> None:
+    with pytest.raises(AgentError, match="no_archive_to"):
+        perform(archiving(StoreSpec(path=spec.path, archive_to=None)))
+
+
+@pytest.mark.provokes("unverified.no_such_archive")
+def test_an_archive_that_went_away_meanwhile_is_named(spec, perform) -> None:
+    with pytest.raises(AgentError, match="no_such_archive") as caught:
+        perform(VerifyArchive(store=spec, name="gone"))
+    assert caught.value.failure.detail["name"] == "gone"
+
+
+@pytest.mark.provokes("unverified.no_such_clearing")
+def test_a_clearing_that_went_away_meanwhile_is_named(spec) -> None:
+    with pytest.raises(AgentError, match="no_such_clearing"):
+        aside.restore(spec.path, os.path.realpath(spec.path), "t-gone", "t-1")
+
+
+@pytest.mark.provokes("unverified.no_zstd")
+def test_a_packed_archive_needs_the_program_that_packed_it(
+    spec, perform, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(stream, "form_here", lambda: "tar")
+    perform(archiving(spec))
+    about = tmp_path / "archive" / "one" / "archive.json"
+    about.write_text(about.read_text().replace('"tar"', '"tar.zst"'))
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    with pytest.raises(AgentError, match="no_zstd"):
+        perform(VerifyArchive(store=spec, name="one"))
+
+
+@pytest.mark.provokes("unverified.stream_failed")
+def test_a_copy_that_fails_is_told_by_its_programs_code(tmp_path) -> None:
+    with pytest.raises(AgentError, match="stream_failed") as caught:
+        stream.copy(tmp_path / "gone", tmp_path)
+    assert caught.value.failure.detail["codes"] == [1]

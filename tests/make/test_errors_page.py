@@ -15,15 +15,6 @@ ROWS = {
     *(f"refused.{code}" for code in errors_page.refusals()),
 }
 
-# Their tests are still to be marked; the list may only grow shorter.
-OWED = {
-    "refused.archive_cut", "refused.archive_exists",
-    "refused.no_such_archive", "unverified.archive_exists", "unverified.changed",
-    "unverified.damaged", "unverified.newest", "unverified.no_archive_to",
-    "unverified.no_such_archive", "unverified.no_such_clearing", "unverified.no_zstd",
-    "unverified.not_empty", "unverified.odd_file", "unverified.stream_failed",
-}  # fmt: skip
-
 
 def provoked() -> Iterator[tuple[str, str]]:
     """Each row that a test says it provokes, and where."""
@@ -51,7 +42,6 @@ def test_no_line_of_an_example_is_wider_than_a_terminal() -> None:
 
 def test_each_row_is_provoked_by_a_test_and_no_test_provokes_what_is_not_there() -> None:
     found = dict(provoked())
-    missing = sorted(ROWS - found.keys() - OWED)
+    missing = sorted(ROWS - found.keys())
     assert missing == [], f'mark a test that provokes it: @pytest.mark.provokes("{missing[0]}")'
-    assert OWED & found.keys() == set(), "these are no longer owed: take them off the list"
     assert {code: where for code, where in found.items() if code not in ROWS} == {}

@@ -146,6 +146,7 @@ def test_what_was_not_cleared_cannot_come_back(cleared_by: str | None) -> None:
     assert codes(with_cleared(cleared_by)) == ["not_cleared"]
 
 
+@pytest.mark.provokes("refused.no_such_archive", "refused.archive_cut")
 def test_an_archive_comes_back_if_it_is_there() -> None:
     store = replace(STORE, archives=(ARCHIVED,))
     folder = replace(SPEC, archive_to="/archive")
@@ -158,3 +159,6 @@ def test_an_archive_comes_back_if_it_is_there() -> None:
     assert action(restored("v1"), RestoreCheckpoints).name == "v1"
     assert restored("v1").refusals == ()
     assert codes(restored("v2")) == ["no_such_archive"]
+    cut = replace(STORE, archives=(replace(ARCHIVED, whole=False),))
+    seen = replace(seen, store=cut)
+    assert codes(restored("v1")) == ["archive_cut"]
