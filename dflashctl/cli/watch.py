@@ -131,7 +131,7 @@ def _objects(call: Call, watchers: Sequence[Watcher]) -> None:
 
 def _blocks(call: Call, watchers: Sequence[Watcher]) -> None:
     """Without a terminal: one status after the other."""
-    from dflashctl.view.status import screenful
+    from dflashctl.view.live import screenful
 
     while True:
         reports = tuple(watcher.report() for watcher in watchers)
@@ -142,7 +142,7 @@ def _blocks(call: Call, watchers: Sequence[Watcher]) -> None:
 
 def _screen(call: Call, watchers: Sequence[Watcher]) -> None:
     """A screen of its own that is drawn anew every second."""
-    from dflashctl.view.status import live_screen
+    from dflashctl.view.live import live_screen
 
     with live_screen(call.screen) as draw:
         while True:

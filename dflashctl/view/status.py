@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from dflashctl.agent.seen import LIVE_STATES
@@ -14,12 +12,11 @@ from dflashctl.view.gpus import gpu_lines, gpus_in_short
 from dflashctl.view.metrics import in_short, metric_lines
 from dflashctl.view.outcome import show_error
 from dflashctl.view.sanitize import clean, one_line
-from dflashctl.view.words import words_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable
 
-    from rich.console import Console, Group, RenderableType
+    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -124,14 +121,14 @@ def show_status(screen: Screen, reports: tuple[Report, ...]) -> None:
     """The answer of ``status``, on standard output; what to do about errors beside it."""
     from rich.text import Text
 
-    rows = _rows(reports)
+    rows = rows_of(reports)
     if len(reports) > 1 and fits(screen.out, rows):
         screen.show(rows)
     else:
         for number, report in enumerate(reports):
             if number:
                 screen.show(Text())
-            screen.show(_details(report))
+            screen.show(details(report))
     for report in reports:
         if report.error is not None:
             show_error(screen, report.error)
@@ -166,45 +163,8 @@ def _state(report: Report) -> Text:
     return text
 
 
-@contextmanager
-def live_screen(screen: Screen) -> Iterator[Callable[[tuple[Report, ...]], None]]:
-    """A screen of its own; what is given draws it anew."""
-    from rich.console import Group
-    from rich.live import Live
-    from rich.text import Text
-
-    live = Live(console=screen.out, screen=True, auto_refresh=False, vertical_overflow="crop")
-
-    def draw(reports: tuple[Report, ...]) -> None:
-        parts: list[RenderableType] = [screenful(reports, screen.out), Text()]
-        for report in reports:
-            if report.error is not None:
-                words = words_for(report.error)
-                parts.append(Text(one_line(words.message), style="red"))
-        clock = f"{datetime.now(UTC):%H:%M:%S} UTC"
-        parts.append(Text(f"{clock}, every 2 s; Ctrl-C ends the watching", style="dim"))
-        live.update(Group(*parts), refresh=True)
-
-    with screen.moving(live):
-        yield draw
-
-
-def screenful(reports: tuple[Report, ...], console: Console) -> Group:
-    """The same as something to draw again and again; errors are in it."""
-    from rich.console import Group
-    from rich.text import Text
-
-    rows = _rows(reports)
-    if len(reports) > 1 and fits(console, rows):
-        return Group(rows)
-    parts: list[RenderableType] = []
-    for report in reports:
-        parts += [Text(), _details(report)] if parts else [_details(report)]
-    return Group(*parts)
-
-
-def _details(report: Report) -> Table:
-    """One target as a list of what is known."""
+def details(report: Report, without: str = "") -> Table:
+    """One target as a list of what is known; ``without`` one of its facts."""
     from rich.table import Table
     from rich.text import Text
 
@@ -218,7 +178,8 @@ def _details(report: Report) -> Table:
     seen = report.seen or report.last
     if seen is not None:
         for label, lines in _facts(seen):
-            table.add_row(label, _lines(lines))
+            if label != without:
+                table.add_row(label, _lines(lines))
     for verdict in report.verdicts:
         table.add_row("verdict", Text(one_line(verdict.evidence), style="yellow"))
     return table
@@ -305,7 +266,7 @@ def _ago(seen: Observed, at: float) -> str:
     return f"{figures.duration(max(0.0, seen.now - at))} ago"
 
 
-def _rows(reports: tuple[Report, ...]) -> Table:
+def rows_of(reports: tuple[Report, ...]) -> Table:
     """Many targets, two lines each."""
     from rich.table import Table
     from rich.text import Text
