@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dflashctl.inventory.model import Inventory, Target
     from dflashctl.link.client import Agent
     from dflashctl.plan.model import Desired
+    from dflashctl.playbook.boundaries import BucketsFile
     from dflashctl.playbook.model import Playbook
     from dflashctl.view.console import Screen
     from dflashctl.view.outcome import Again
@@ -105,32 +106,24 @@ class Call:
             SourceUnreadable: a file to push cannot be read.
             BadBuckets: the file of boundaries is none.
         """
-        from dataclasses import replace
-
         from dflashctl.errors import MissingSetting
         from dflashctl.plan.model import Desired
-        from dflashctl.playbook.boundaries import read_boundaries
         from dflashctl.playbook.channels import read_watch
-        from dflashctl.playbook.library import library_files
-        from dflashctl.playbook.load import find_playbook, load_playbook
+        from dflashctl.playbook.load import find_playbook
         from dflashctl.playbook.origin import read_source
         from dflashctl.playbook.payload import read_payload
         from dflashctl.playbook.secrets import read_secrets
 
         target = self.target(names)
         self.playbook_path = playbook
-        job = load_playbook(find_playbook(playbook, self.environ, self.cwd))
+        job, boundaries = _whole(find_playbook(playbook, self.environ, self.cwd))
         if job.run is None:
             raise MissingSetting(verb=self.command, setting="run", path=job.path)
-        secret, boundaries = read_secrets(job.run, self.environ), None
-        if job.buckets is not None:
-            boundaries = read_boundaries(job.buckets)
-            job = replace(job, files=(*job.files, *library_files(job.buckets)))
         return Desired(
             playbook=job,
             target=target,
             files=read_payload(job.files),
-            secrets=secret,
+            secrets=read_secrets(job.run, self.environ),
             run_id=self.new_run_id(job.name),
             source=read_source(job),
             boundaries=boundaries,
@@ -160,10 +153,9 @@ class Call:
         about_files = any(step.when.files_changed is not None for step in job.steps)
         if not (about_files or "push" in verbs):
             return Desired(playbook=job, target=target, archive=archive)
-        from dflashctl.playbook.load import load_playbook
         from dflashctl.playbook.payload import read_payload
 
-        job = load_playbook(job.path)
+        job, _ = _whole(job.path)
         files = read_payload(job.files)
         return Desired(playbook=job, target=target, files=files, archive=archive)
 
@@ -239,6 +231,26 @@ class Call:
         except (KeyError, OSError):  # an account that the system does not know
             user = "unknown"
         return Who(user=user, host=socket.gethostname(), version=__version__)
+
+
+def _whole(path: Path) -> tuple[Playbook, BucketsFile | None]:
+    """A playbook with its boundaries, if it has some, and the files that come with them.
+
+    Raises:
+        BadFile: with every mistake in it.
+        BadBuckets: the file of boundaries is none.
+    """
+    from dataclasses import replace
+
+    from dflashctl.playbook.boundaries import read_boundaries
+    from dflashctl.playbook.library import library_files
+    from dflashctl.playbook.load import load_playbook
+
+    job = load_playbook(path)
+    if job.buckets is None:
+        return job, None
+    boundaries = read_boundaries(job.buckets)
+    return replace(job, files=(*job.files, *library_files(job.buckets))), boundaries
 
 
 def begin(ctx: typer.Context, command: str, as_json: bool) -> Call:

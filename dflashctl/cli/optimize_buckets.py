@@ -194,7 +194,7 @@ def _task(
     from dflashctl.playbook.model import BatchingSpec, DatasetSpec
 
     job = wanted.playbook
-    needed = (data["path"], overrides["token_budget"], overrides["max_batch_size"])
+    needed = (data["path"], overrides.get("token_budget"), overrides.get("max_batch_size"))
     if job is None and None in needed:
         raise typer.BadParameter(
             "without a playbook it takes --dataset, --token-budget and --max-batch-size"

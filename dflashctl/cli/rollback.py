@@ -58,6 +58,7 @@ def rollback(  # noqa: PLR0913, PLR0917 - one parameter an option
     from dflashctl.plan.look import look_before_placing
     from dflashctl.plan.rollback import as_it_was, plan_rollback
     from dflashctl.plan.runs import following
+    from dflashctl.playbook.channels import read_watch
     from dflashctl.playbook.secrets import find_secrets
 
     call = begin(ctx, "rollback", as_json)
@@ -67,7 +68,12 @@ def rollback(  # noqa: PLR0913, PLR0917 - one parameter an option
         record = recall(agent, today, run, listed)
         wanted = _checkpoints(agent, today, with_checkpoints, following(record.run.id, listed))
         secrets = find_secrets(today.playbook.run, record.secrets, call.environ)
-        now = replace(today, secrets=secrets, run_id=call.new_run_id(today.playbook.name))
+        now = replace(
+            today,
+            secrets=secrets,
+            run_id=call.new_run_id(today.playbook.name),
+            watch=read_watch(today.playbook.watch, call.environ),
+        )
         desired = as_it_was(now, record)
         look = replace(look_before_placing(desired), whole_store=wanted is not None)
         seen = call.observe(agent, desired, look)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, assert_never
 from dflashctl.agent.protocol import ExecuteCommand, PlaceFiles
 from dflashctl.errors import Refusal
 from dflashctl.plan import words
+from dflashctl.plan.batching import with_boundaries
 from dflashctl.plan.checkpoints import archive_steps, clear_steps, plan_prune, restore_steps
 from dflashctl.plan.deploy import file_steps, placing_diffs
 from dflashctl.plan.diff import LONGEST_TEXT
@@ -188,7 +189,7 @@ class _Play:
 
     def _start(self) -> tuple[Step, ...]:
         desired, seen = self.desired, self.seen
-        run = run_spec(desired, "play")
+        run = with_boundaries(run_spec(desired, "play"), seen)
         if self.lives:
             self.notes.append(f"already running: {what_lives(seen)}")
             return ()
@@ -216,7 +217,7 @@ class _Play:
             ready = replace(playbook.ready, alive_for_s=spec.alive_for_s)
             playbook = replace(playbook, ready=ready)
         desired = replace(self.desired, playbook=playbook)
-        run = run_spec(desired, "play")
+        run = with_boundaries(run_spec(desired, "play"), self.seen)
         _, verify = start_steps(desired, self.seen, run, run.command, reason="", wait=True)
         return (replace(verify, why="do: wait_ready"),)
 

@@ -81,3 +81,20 @@ def test_secrets_and_files_are_read_only_for_steps_that_need_them(world: World, 
     world.environ["WANDB_API_KEY"] = SECRET
     assert world.run("play", str(path)).code == 0
     assert len(world.looks[-1].files) == 1
+
+
+def test_boundaries_are_made_before_the_target_is_looked_at_and_pushed(world: World) -> None:
+    (world.cwd / "lengths.txt").write_text("".join(f"{n % 40 + 1}\n" for n in range(200)))
+    path = world.cwd / "playbooks" / "buckets.yml"
+    path.write_text(
+        f"version: 1\nname: dflash\ndataset: {{path: {world.cwd}/lengths.txt}}\n"
+        "batching: {count: 2, token_budget: 256, max_batch_size: 8, max_length: 64, ranks: 1}\n"
+        "buckets: buckets.json\n"
+        "steps: [{do: optimize_buckets}, {do: push}]\n"
+    )
+    world.answers = [replace(BARE, files=())]
+    result = world.run("play", str(path))
+    assert result.code == 0, result.err
+    boundaries = json.loads(path.with_name("buckets.json").read_text())["boundaries"]
+    assert (boundaries[0], len(boundaries)) == (0, 3)
+    assert any(file.dest.endswith("buckets.json") for file in world.looks[-1].files)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dflashctl.agent.protocol import ExecuteCommand, StartRun, VerifyRun
+from dflashctl.agent.protocol import ExecuteCommand, FileWanted, StartRun, VerifyRun
 from dflashctl.agent.seen import Observed
 from dflashctl.plan.model import Desired, Plan
 from dflashctl.plan.play import look_before_play, plan_play
@@ -15,6 +15,7 @@ from tests.plan.scenes import (
     BARE,
     BUSY,
     DEPLOYED,
+    DESIRED,
     GPUS,
     OVER,
     RUN_ID,
@@ -23,6 +24,7 @@ from tests.plan.scenes import (
     action,
     actions,
     codes,
+    placed,
     with_playbook,
 )
 
@@ -125,3 +127,11 @@ HELD = replace(BUSY, gpus=replace(GPUS, holders=(STRANGER, replace(STRANGER, our
 def test_a_when_is_met_if_all_of_it_is_so(when: dict[str, Any], reason: str | None) -> None:
     seen = replace(HELD, checkpoints=SEVENTEEN, absent=("/venv",))
     assert unmet(WhenSpec(**when), seen, files_changed=True) == reason
+
+
+def test_a_start_has_the_boundaries_that_lie_with_its_files() -> None:
+    made = FileWanted(dest="68ab/buckets.json", sha256="e" * 64, size=9, mode=0o644)
+    desired = replace(wanted("push", "start"), files=(*DESIRED.files, made))
+    there = placed(made, real_dest="/state/lib/68ab/buckets.json")
+    plan = plan_play(desired, replace(DEPLOYED, files=(*DEPLOYED.files, there)))
+    assert action(plan, StartRun).env["DFLASH_BUCKETS"] == "/state/lib/68ab/buckets.json"
