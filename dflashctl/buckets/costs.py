@@ -36,13 +36,11 @@ _NOTHING = 1e-270
 """Smaller moments count for nothing, even times _SPAN, and numbers near 1e-308 are slow."""
 _NUMBERS = 1 << 17
 """How many numbers an array of a tile holds: those in work should stay in the cache."""
-
 _ALONE = 1 << 18
 """Multiplications in a product that OpenBLAS does in one thread. Its threads wait for each
 other by spinning, which on a machine with other work to do took five times as long."""
-
 _HIGH = 64
-"""Rows of such a piece."""
+"""Rows of such a product."""
 
 
 class Costs:
@@ -120,28 +118,13 @@ class Costs:
         for i in range(1, sizes.size):
             np.multiply(powers[:, i - 1], scale, out=powers[:, i])
 
-        # A batch's first sample: its distribution is a broken line (see ``expected``), here
-        # before it is divided by its end. ``reaches``: a batch is once n, all of them fitting.
-        base, slope, reaches = np.empty_like(powers), np.empty_like(powers), np.empty_like(powers)
-        rises, line = np.ones_like(scale), np.zeros_like(scale)
-        for i in range(sizes.size - 1, 0, -1):
-            base[:, i] = line - rises * q[:, i + 1]
-            slope[:, i] = rises
-            line = line + rises * (q[:, i] - q[:, i + 1])
-            raised = shares[:, i, None] ** (first + i - 2) * powers[:, i - 1]
-            step = line * np.minimum(raised, 1.0)
-            reaches[:, i] = step * q[:, i]
-            rises = rises + step
-        base[:, 0] = line - rises * q[:, 1]
-        slope[:, 0] = rises
-        line = np.where(inside > 0, line + rises * (q[:, 0] - q[:, 1]), 1.0)
-        reaches[:, 0] = line
+        line = _first_sample(q, shares, powers, first, inside)
 
         longest = self._lengths[rights - 1]
         after = self._lengths[np.minimum(held[:-1], self._lengths.size - 1)]
         upto = np.minimum(after[:, None], longest)
-        size = (first - 1) + reaches.sum(axis=1) / line
-        padded = (first - 1) * longest + (reaches * upto).sum(axis=1) / line
+        size = (first - 1) + line.reaches.sum(axis=1) / line.end
+        padded = (first - 1) * longest + (line.reaches * upto).sum(axis=1) / line.end
 
         moments = self._moments(lefts, rights, held, reference)
         weights = (sizes[:, None] * (1.0 - q[:, 1:])) * powers
@@ -151,18 +134,19 @@ class Costs:
         ones += np.diagonal(moments.whole[:, :, :-1], axis1=1, axis2=2)[:, :, None] * own
         more = _product(moments.whole[:, :, 1:] * lower, weights)
         more += np.diagonal(moments.whole[:, :, 1:], axis1=1, axis2=2)[:, :, None] * own
-        ones *= base
-        more *= slope
+        ones *= line.base
+        more *= line.slope
         more *= scale[:, None, :]
         ones += more
         mine = self._fits[rights - 1]
         ones *= sizes[:, None] > mine
-        below = ones.sum(axis=1)
+        below = ones.sum(axis=1)  # sums over all lengths of n, then those of the longest's own n
         at, columns = mine - first, np.arange(rights.size)
         below += own[:, at, columns] * (
-            base[:, at, columns] * moments.part + slope[:, at, columns] * scale * moments.part_more
+            line.base[:, at, columns] * moments.part
+            + line.slope[:, at, columns] * scale * moments.part_more
         )
-        return size, padded - below / line
+        return size, padded - below / line.end
 
     def _moments(self, lefts: Ints, rights: Ints, held: Ints, reference: Ints) -> _Moments:
         lo, hi = int(lefts[0]), int(max(rights[-1], lefts[-1] + 1))
@@ -194,6 +178,38 @@ class Costs:
         begun = edges[self._fits[rights - 1] - first + 1]
         ended = rights - 1 - lo
         return _Moments(whole, _between(part, begun, ended), _between(part_more, begun, ended))
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """The distribution of a batch's first sample as a broken line, not yet divided by its end.
+
+    Over the lengths of n it is base + slope x F. ``reaches``: how likely a batch is once n
+    samples that all fit a batch of n.
+    """
+
+    base: Floats
+    slope: Floats
+    reaches: Floats
+    end: Floats
+
+
+def _first_sample(q: Floats, shares: Floats, powers: Floats, first: int, inside: Ints) -> _Line:
+    """The same walk as in ``expected``, for all buckets at once, from the largest batch down."""
+    base, slope, reaches = np.empty_like(powers), np.empty_like(powers), np.empty_like(powers)
+    rises, line = np.ones(inside.shape), np.zeros(inside.shape)
+    for i in range(powers.shape[1] - 1, -1, -1):
+        base[:, i] = line - rises * q[:, i + 1]
+        slope[:, i] = rises
+        line = line + rises * (q[:, i] - q[:, i + 1])
+        if i:
+            raised = shares[:, i, None] ** (first + i - 2) * powers[:, i - 1]  # q^(n - 2)
+            step = line * np.minimum(raised, 1.0)
+            reaches[:, i] = step * q[:, i]
+            rises = rises + step
+    end = np.where(inside > 0, line, 1.0)
+    reaches[:, 0] = end  # every batch is at some time as large as the bucket's longest allow
+    return _Line(base, slope, reaches, end)
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,6 +147,18 @@ def test_more_buckets_are_better_and_one_call_gives_them_all(counted):
     assert efficiency[7] >= 90.6715 - 0.001
     assert efficiency[11] >= 93.3424 - 0.005
     assert efficiency[15] >= 94.8469 - 0.005
+    inner = (487, 618, 747, 889, 1052, 1220, 1397, 1706, 2022, 2544, 3185, 4218, 4452, 4645, 4864)
+    assert plans[16].boundaries == (0, *inner, 8192)
+
+
+def test_costs_are_not_of_the_kind_that_allows_a_shortcut():
+    """Else two overlapping buckets never cost more than the union and what they share."""
+    whole = Histogram(lengths=np.array([1, 5, 9]), counts=np.array([100, 100, 100]))
+    packing = Packing(token_budget=15, max_batch_size=3)
+    costs = Costs(whole, packing, alpha=0.0, minimum_samples=1)
+    table = costs.of(np.array([0, 1]), np.array([2, 3])) * costs.unit
+    assert table.ravel().tolist() == pytest.approx([900, 1731.579, 500, 1400], abs=0.001)
+    assert table[0, 0] + table[1, 1] > table[0, 1] + table[1, 0]
 
 
 def test_two_far_apart_groups_of_lengths_are_both_seen():
