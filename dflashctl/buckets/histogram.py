@@ -15,7 +15,7 @@ from dflashctl.buckets.failures import BadLengths
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_PIECE = 1 << 20
+_PIECE = 1 << 18
 """Lengths counted at a time: what bounds the memory, whatever is memory-mapped."""
 _DENSE = 1 << 20
 """Lengths below this are counted in an array; longer ones, which are rare, in sorted lists."""

@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -152,42 +153,44 @@ def billion(folder: Path) -> None:
     first.flush()
     for number in range(1, 10):
         os.link(folder / "shard-0.npy", folder / f"shard-{number}.npy")
-    begun = time.perf_counter()
-    process = subprocess.Popen(
+    done = subprocess.run(
         (sys.executable, __file__, "count", str(folder)),
         cwd=ROOT,
-        stdout=subprocess.PIPE,
+        capture_output=True,
         text=True,
+        check=True,
     )
-    output, _ = process.communicate()
-    took = time.perf_counter() - begun
-    memory, counted = output.split()
-    assert int(counted) == 10 * SHARD
-    row("histogram of 1e9 lengths, beside the map", "200 MB", f"{float(memory):.0f} MB")
-    row("histogram, each 1e8 lengths", "-", f"{took / 10:.2f} s")
+    memory, clock, processor = map(float, done.stdout.split())
+    row("histogram of 1e9 lengths, beside the map", "200 MB", f"{memory:.0f} MB")
+    row("histogram, each 1e8 lengths", "-", f"{clock / 10:.2f} s (processor {processor / 10:.2f})")
 
 
 def own_memory() -> float:
-    """This process's memory that is not of files, at its peak, in MB."""
+    """This process's memory that is not of files, in MB."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     fields = dict(line.split(":", 1) for line in status.splitlines())
     return int(fields["RssAnon"].split()[0]) / 1000
 
 
 def count(folder: str) -> None:
-    """The child that counts: its own memory, and how many lengths there were."""
-    peak = 0.0
+    """The child that counts: the most memory of its own, looked at all the time; its seconds."""
+    most, over = 0.0, threading.Event()
 
-    def shards() -> Any:
-        nonlocal peak
-        for path in sorted(Path(folder).glob("shard-*.npy")):
-            mapped = np.load(path, mmap_mode="r")
-            for start in range(0, mapped.size, 1 << 24):
-                yield mapped[start : start + (1 << 24)]
-                peak = max(peak, own_memory())
+    def look() -> None:
+        nonlocal most
+        while not over.wait(0.002):
+            most = max(most, own_memory())
 
-    counted = histogram.from_chunks(shards())
-    print(peak, counted.samples)
+    looking = threading.Thread(target=look)
+    looking.start()
+    begun = time.perf_counter(), time.process_time()
+    shards = (np.load(path, mmap_mode="r") for path in sorted(Path(folder).glob("shard-*.npy")))
+    counted = histogram.from_chunks(shards)
+    took = time.perf_counter() - begun[0], time.process_time() - begun[1]
+    over.set()
+    looking.join()
+    assert counted.samples == 10 * SHARD
+    print(most, *took)
 
 
 def main(words: list[str]) -> None:
@@ -202,10 +205,10 @@ def main(words: list[str]) -> None:
             count(folder)
         case [] | ["--quick"]:
             row("what", "must", "measured")
-            six()
-            quick_search()
             with tempfile.TemporaryDirectory() as folder:
-                whole_process(Path(folder))
+                whole_process(Path(folder))  # first: a child begins with its parent's memory
+                six()
+                quick_search()
                 if not words:
                     proof()
                     billion(Path(folder))
