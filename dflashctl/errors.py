@@ -400,8 +400,7 @@ class HostKeyProblem(DflashError):
 class HostKeyUnknown(HostKeyProblem):
     """known_hosts has no key for the host. Fingerprints as OpenSSH writes them.
 
-    ``options``: what was said about the way, to be said again to ``inventory trust``;
-    ``inventory``: the file that -i named.
+    ``options``: what was said about the way, to be said again to ``inventory trust``.
     """
 
     code = "host_key_unknown"
@@ -412,7 +411,6 @@ class HostKeyUnknown(HostKeyProblem):
     fingerprint: str
     known_hosts: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
-    inventory: str | None = None
 
 
 @dataclass(eq=False, kw_only=True)

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from dflashctl.plan.model import Desired
     from dflashctl.playbook.boundaries import BucketsFile
     from dflashctl.playbook.model import Playbook
+    from dflashctl.view.again import Again
     from dflashctl.view.console import Screen
-    from dflashctl.view.outcome import Again
 
 Color = Literal["auto", "always", "never"]
 
@@ -42,6 +42,7 @@ class Call:
         way: makes the ways to the targets.
         inventory_path: what -i says.
         playbook_path: what -p says.
+        target_said: what -t says, if it says one thing.
         debug: show tracebacks and the parts' logs.
         color: what --color says.
         command: the verb.
@@ -53,6 +54,7 @@ class Call:
     way: Callable[[Callable[[], AbstractContextManager[None]]], Reach] = field(default=Reach)
     inventory_path: str | None = None
     playbook_path: str | None = None
+    target_said: str = ""
     debug: bool = False
     color: Color = "auto"
     command: str = ""
@@ -63,7 +65,7 @@ class Call:
         """The terminal, or what stands in for it."""
         from dflashctl.view.console import Screen
 
-        return Screen(self.color, self.environ)
+        return Screen(self.color, self.environ, lambda: self.same_again(self.target_said))
 
     @cached_property
     def inventory(self) -> Inventory:
@@ -86,7 +88,9 @@ class Call:
         """Raises UnknownTarget, AmbiguousTarget."""
         from dflashctl.inventory.select import select
 
-        return select(self.inventory, names or (), everything=everything)
+        chosen = select(self.inventory, names or (), everything=everything)
+        self.target_said = names[0] if names and len(names) == 1 else ""
+        return chosen
 
     def desired(self, names: Sequence[str] | None, playbook: str | None) -> Desired:
         """The one target and the job, for verbs that start nothing.
@@ -174,15 +178,13 @@ class Call:
 
     def same_again(self, target: str) -> Again:
         """How to type a further command for this job, with the options that were given."""
-        from dflashctl.view.outcome import Again
+        from dflashctl.view.again import Again
 
         return Again(target=target, inventory=self.inventory_path, playbook=self.playbook_path)
 
     def reach(self) -> Reach:
         """The ways to the targets; a context manager."""
-        reach = self.way(self.screen.still)
-        reach.inventory_path = self.inventory_path
-        return reach
+        return self.way(self.screen.still)
 
     @contextmanager
     def at(self, target: Target) -> Iterator[Agent]:

@@ -47,7 +47,7 @@ def check(
     code = worst([exit_code(one) for one in checked])
     if as_json:
         shapes = {one.target.name: checked_object(one) for one in checked}
-        call.screen.write(json.envelope("inventory check", code, shapes))
+        call.screen.write(json.envelope("inventory check", code, shapes, again=call.screen.again()))
     else:
         show_checked(call.screen, checked)
     return code

@@ -57,14 +57,16 @@ def doctor(
         there[one.name] = findings
         if not as_json:
             call.screen.write("\n")
-            show_findings(call.screen, f"{one.name} ({way(one)})", findings)
+            title, named = f"{one.name} ({way(one)})", one.name if len(targets) > 1 else ""
+            show_findings(call.screen, title, findings, target=named)
     code = 65 if any(map(has_problem, (here, *there.values()))) else 0
     if as_json:
         shapes = {
             name: {"findings": finding_objects(findings), "error": None}
             for name, findings in there.items()
         }
-        call.screen.write(json.envelope("doctor", code, shapes, here=finding_objects(here)))
+        again, own = call.screen.again(), finding_objects(here)
+        call.screen.write(json.envelope("doctor", code, shapes, again=again, here=own))
     else:
         show_tally(call.screen, (*here, *(one for found in there.values() for one in found)))
     return code

@@ -218,7 +218,7 @@ def _report(call: Call, error: DflashError) -> int:
     show_error(call.screen, error)
     if call.json:
         try:
-            call.screen.write(json.failed(call.command, error))
+            call.screen.write(json.failed(call.command, error, call.screen.again()))
         except ReaderGone:
             _forget_output()
     return error.exit_code

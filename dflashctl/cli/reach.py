@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dflashctl.errors import HostKeyUnknown
-
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
@@ -22,10 +20,7 @@ class Reach:
     """Opens connections as they are needed, and closes them all at its end.
 
     ``still`` keeps the screen from moving while a passphrase is asked for.
-    ``inventory_path`` is what -i said, for what is typed next.
     """
-
-    inventory_path: str | None = None
 
     def __init__(self, still: Callable[[], AbstractContextManager[None]]) -> None:
         from dflashctl.link.auth import ask_on_terminal
@@ -48,11 +43,7 @@ class Reach:
         """An agent at work on the target; a context manager."""
         from dflashctl.link.connect import open_agent
 
-        try:
-            return open_agent(target, self._connections)
-        except HostKeyUnknown as unknown:
-            unknown.inventory = self.inventory_path
-            raise
+        return open_agent(target, self._connections)
 
     def transport(self, target: Target) -> Transport:
         """The way to the target itself; nothing is connected before it is used."""

@@ -62,7 +62,7 @@ def status(
     code = worst([exit_code(one) for one in reports])
     if as_json:
         shapes = {one.target: json.status_object(one) for one in reports}
-        call.screen.write(json.envelope("status", code, shapes))
+        call.screen.write(json.envelope("status", code, shapes, again=call.screen.again()))
     else:
         show_status(call.screen, reports)
     return code

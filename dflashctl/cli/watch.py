@@ -125,7 +125,7 @@ def _objects(call: Call, watchers: Sequence[Watcher]) -> None:
         reports = [watcher.report() for watcher in watchers]
         code = worst([exit_code(one) for one in reports])
         shapes = {one.target: json.status_object(one) for one in reports}
-        call.screen.write(json.envelope("status", code, shapes))
+        call.screen.write(json.envelope("status", code, shapes, again=call.screen.again()))
         rest(EVERY_S)
 
 

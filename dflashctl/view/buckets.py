@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
+    from dflashctl.view.again import Again
     from dflashctl.view.console import Screen
-    from dflashctl.view.outcome import Again
 
 _HEIGHT = 8
 _EIGHTHS = " ▁▂▃▄▅▆▇█"

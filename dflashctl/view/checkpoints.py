@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from dflashctl.agent.seen import Observed
+    from dflashctl.view.again import Again
     from dflashctl.view.console import Screen
-    from dflashctl.view.outcome import Again
 
 # Of very many the newest are shown; --json has them all.
 SHOWN = 30

@@ -10,10 +10,11 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 
+from dflashctl.view.again import Again
 from dflashctl.view.sanitize import clean, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from rich.console import Console, RenderableType
     from rich.live import Live
@@ -34,9 +35,13 @@ class Screen:
         color: ``auto``, ``always`` or ``never``. ``auto`` colours a terminal, unless it is
             a dumb one or NO_COLOR is set; and a pipe, too, where FORCE_COLOR is.
         environ: where NO_COLOR, FORCE_COLOR, TERM and COLUMNS are read.
+        again: what was typed that a command shown to be typed next must repeat.
     """
 
-    def __init__(self, color: str, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, color: str, environ: Mapping[str, str], again: Callable[[], Again] = Again
+    ) -> None:
+        self.again = again
         self._color = color
         self._environ = environ
         self._live: Live | None = None
@@ -161,12 +166,22 @@ class Screen:
         with self.still():
             while True:
                 self.err.print(question, end="", soft_wrap=True)
-                match sys.stdin.readline().strip().lower():
+                match self._answer().strip().lower():
                     case "yes":
                         return True
                     case "no" | "n" | "":
                         return False
                 question = "Please type yes or no: "
+
+    def _answer(self) -> str:
+        """A line that was typed; where it was cut short, what follows begins on a new one."""
+        line = ""
+        try:
+            line = sys.stdin.readline()
+        finally:
+            if not line.endswith("\n"):
+                self.err.print()
+        return line
 
     def debug_log(self) -> None:
         """From here on, show on standard error what the parts log."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dflashctl.plan.findings import Finding
@@ -49,11 +49,17 @@ def error_finding(check: str, error: DflashError) -> Finding:
     return Finding(check=check, grade="problem", evidence=evidence, remedy=words.next)
 
 
-def show_findings(screen: Screen, title: str, findings: Iterable[Finding]) -> None:
-    """A heading, and a line for each check, with its remedy under it."""
+def show_findings(
+    screen: Screen, title: str, findings: Iterable[Finding], *, target: str = ""
+) -> None:
+    """A heading, and a line for each check, with its remedy under it.
+
+    ``target``: whose they are, where commands that are shown must name it.
+    """
     from rich.text import Text
 
     found = tuple(findings)
+    again = replace(screen.again(), target=target) if target else screen.again()
     width = max((len(finding.check) for finding in found), default=0) + 2
     screen.out.print(Text(one_line(title), style=f"bold {ACCENT}"), soft_wrap=True)
     for finding in found:
@@ -64,7 +70,8 @@ def show_findings(screen: Screen, title: str, findings: Iterable[Finding]) -> No
         screen.flow(screen.out, lead, Text(one_line(finding.evidence)))
         if finding.remedy:
             under = Text(" " * len(lead))
-            screen.flow(screen.out, under, Text(one_line(finding.remedy), style=ACCENT))
+            remedy = again.repeated_in(one_line(finding.remedy))
+            screen.flow(screen.out, under, Text(remedy, style=ACCENT))
 
 
 def show_tally(screen: Screen, findings: Sequence[Finding]) -> None:
@@ -102,7 +109,7 @@ def show_checked(screen: Screen, checked: Sequence[Checked]) -> None:
             wrong = [error_finding("way", one.error)]
         if wrong:
             screen.write("\n")
-            show_findings(screen, one.target.name, wrong)
+            show_findings(screen, one.target.name, wrong, target=one.target.name)
 
 
 def _show_each(screen: Screen, checked: Sequence[Checked]) -> None:
@@ -111,7 +118,7 @@ def _show_each(screen: Screen, checked: Sequence[Checked]) -> None:
         if number:
             screen.write("\n")
         found = one.findings if one.error is None else [error_finding("way", one.error)]
-        show_findings(screen, one.target.name, found)
+        show_findings(screen, one.target.name, found, target=one.target.name)
 
 
 def _cells(one: Checked) -> list[str]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dflashctl.inventory.model import Inventory, Target
     from dflashctl.plan.diff import FileDiff
     from dflashctl.plan.model import Plan
+    from dflashctl.view.again import Again
     from dflashctl.view.status import Report
 
 SCHEMA = 1
@@ -42,31 +43,42 @@ def envelope(
     exit_code: int,
     targets: Mapping[str, Any],
     error: DflashError | None = None,
+    again: Again | None = None,
     **more: Any,
 ) -> str:
     """The one object of a command.
 
-    ``error``: what went wrong before any target was asked. ``more``: what the command
-    answers besides.
+    ``error``: what went wrong before any target was asked. ``again``: what a command
+    that is to be typed next must repeat. ``more``: what the command answers besides.
     """
-    return line(
-        {
-            "schema": SCHEMA,
-            "command": command,
-            "exit_code": exit_code,
-            "error": None if error is None else error_object(error),
-            "targets": targets,
-            **more,
-        }
-    )
+    whole = {
+        "schema": SCHEMA,
+        "command": command,
+        "exit_code": exit_code,
+        "error": None if error is None else error_object(error),
+        "targets": targets,
+        **more,
+    }
+    return line(whole if again is None else _repeating(again, whole))
 
 
-def failed(command: str, error: DflashError) -> str:
+def _repeating(again: Again, value: Any, key: str = "") -> Any:
+    """The value, what is said there to be typed made whole."""
+    if isinstance(value, dict):
+        return {name: _repeating(again, inner, name) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_repeating(again, inner) for inner in value]
+    if key in {"next", "remedy"} and isinstance(value, str):
+        return again.repeated_in(value)
+    return value
+
+
+def failed(command: str, error: DflashError, again: Again) -> str:
     """The envelope of a command that an error ended."""
-    target = getattr(error, "target", "")
+    code, target = error.exit_code, getattr(error, "target", "")
     if not target:
-        return envelope(command, error.exit_code, {}, error)
-    return envelope(command, error.exit_code, {target: {"error": error_object(error)}})
+        return envelope(command, code, {}, error, again)
+    return envelope(command, code, {target: {"error": error_object(error)}}, again=again)
 
 
 def error_object(error: DflashError) -> dict[str, Any]:

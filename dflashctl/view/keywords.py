@@ -25,13 +25,12 @@ def host_key_words(error: e.HostKeyProblem) -> Words:
 
 def _key_unknown(error: e.HostKeyUnknown) -> Words:
     files = ", ".join(error.known_hosts) or "known_hosts"
-    before = ("-i", error.inventory) if error.inventory else ()
     return Words(
         message=f"the key of {_place(error)} is not known here.",
         details=(f"it shows {error.key_type} {error.fingerprint}", f"looked in: {files}"),
         next=f"{UNTOUCHED} Compare that fingerprint with the machine's own (on its console: "
         f"{own_fingerprint(error.key_type)}). If they agree: "
-        f"{join(('dflashctl', *before, 'inventory', 'trust', error.target, *error.options))}",
+        f"{join(('dflashctl', 'inventory', 'trust', error.target, *error.options))}",
     )
 
 

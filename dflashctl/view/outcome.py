@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dflashctl.agent.protocol import StopRun
@@ -20,22 +18,8 @@ if TYPE_CHECKING:
     from dflashctl.agent.seen import Observed
     from dflashctl.errors import DflashError
     from dflashctl.plan.model import Plan
+    from dflashctl.view.again import Again
     from dflashctl.view.console import Screen
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Again:
-    """The options that lead to the same job on the same target once more."""
-
-    target: str
-    inventory: str | None = None
-    playbook: str | None = None
-
-    def typed(self, *verb: str) -> str:
-        """A command with them, as one types it."""
-        before = ("-i", self.inventory) if self.inventory else ()
-        after = ("-p", self.playbook) if self.playbook else ()
-        return shlex.join(("dflashctl", *before, *verb, "-t", self.target, *after))
 
 
 def show_error(screen: Screen, error: DflashError) -> None:
@@ -45,12 +29,15 @@ def show_error(screen: Screen, error: DflashError) -> None:
     from dflashctl.view.sanitize import clean
 
     words = words_for(error)
+    again = screen.again()
     screen.flow(screen.err, Text("error: ", style="bold red"), Text(one_line(words.message)))
     for detail in words.details:
         indent = len(detail) - len(detail.lstrip())
         text = clean(detail).replace("\n", " ").rstrip()
+        if not text.lstrip().startswith("|"):  # what a run printed is left as it is
+            text = again.repeated_in(text)
         screen.flow(screen.err, Text("  " + " " * indent), Text(text.lstrip()))
-    screen.flow(screen.err, Text("  "), Text(one_line(words.next), style=ACCENT))
+    screen.flow(screen.err, Text("  "), Text(again.repeated_in(one_line(words.next)), style=ACCENT))
 
 
 def show_usage(screen: Screen, message: str, help_words: str) -> None:

@@ -40,4 +40,5 @@ def show_plan(
             show_diffs(console, diffs, whole=whole)
             diffs = ()
     for note in plan.notes:
-        screen.flow(console, Text("  note: "), Text(one_line(note), style="dim"))
+        text = screen.again().repeated_in(one_line(note))
+        screen.flow(console, Text("  note: "), Text(text, style="dim"))

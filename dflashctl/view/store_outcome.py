@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from dflashctl.agent.protocol import StepDone
     from dflashctl.plan.model import Plan
-    from dflashctl.view.outcome import Again
+    from dflashctl.view.again import Again
 
 Line = tuple[str, str]
 
