@@ -134,6 +134,7 @@ DETAILS: dict[str, dict[str, object]] = {
     "gpu_held": {"holders": [{"pid": 4711, "name": "python3"}]},
     "start_failed": {"reason": "the supervisor did not come up within 15 s"},
     "died_early": {"exit_code": 1, "after_s": 2.1},
+    "not_ready": {"metric": "step", "within_s": 900},
     "env_mismatch": {"names": ["CUDA_VISIBLE_DEVICES"]},
     "disk_full": {"path": "/root", "free": 1_000_000, "needed": 5_000_000},
     "unwritable": {"path": "/root/train.py", "reason": "Read-only file system"},

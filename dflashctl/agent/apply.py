@@ -294,7 +294,9 @@ class _Transaction:
         wanted = next(a for a in starts if a.run_id == action.run_id)
         folder = self.state.run(self.commit.look.job, action.run_id)
         pid = launch.verify(action, wanted, folder, self.state)
-        return f"alive after {action.alive_for_s:g} s, environment as declared", {"pid": pid}
+        told = f", {action.metric} printed" if action.metric else ""
+        text = f"alive after {action.alive_for_s:g} s{told}, environment as declared"
+        return text, {"pid": pid}
 
 
 def _signal(name: str) -> int:

@@ -178,10 +178,12 @@ def verify(wanted: VerifyRun, start_of: StartRun, folder: RunFolder, state: Stat
     """Watch the new run live for as long as the playbook asks; its pid when it did.
 
     Raises:
-        AgentError: ``died_early`` with code, signal and last lines, or ``env_mismatch``
-            with the names of the variables that are not what was declared.
+        AgentError: ``died_early`` with code, signal and last lines, ``env_mismatch``
+            with the names of the variables that are not what was declared, or
+            ``not_ready`` with the metric that was not printed in time.
     """
     begun = time.monotonic()
+    lasts = max(wanted.alive_for_s, wanted.within_s if wanted.metric else 0.0)
     record = read_json(folder.process) or {}
     trainer = process.Process(*record["trainer"]) if record.get("trainer") else None
     if trainer is not None and process.is_alive(trainer):
@@ -200,10 +202,23 @@ def verify(wanted: VerifyRun, start_of: StartRun, folder: RunFolder, state: Stat
             )
         over = time.monotonic() - begun >= wanted.alive_for_s
         if over and trainer is not None and process.is_alive(trainer):
-            return trainer.pid
-        if over and time.monotonic() - begun > wanted.alive_for_s + APPEAR_S:
+            if wanted.metric is None or _has_printed(folder, wanted.metric):
+                return trainer.pid
+            if time.monotonic() - begun > lasts:
+                raise AgentError(
+                    "not_ready",
+                    metric=wanted.metric,
+                    within_s=lasts,
+                    log=tail(folder, TAIL_LINES),
+                )
+        elif over and time.monotonic() - begun > wanted.alive_for_s + APPEAR_S:
             raise AgentError("start_failed", reason="the trainer is gone and left no record")
         time.sleep(process.POLL_S)
+
+
+def _has_printed(folder: RunFolder, metric: str) -> bool:
+    last = (read_json(folder.state) or {}).get("last")
+    return isinstance(last, dict) and metric in last
 
 
 def _check_environment(trainer: process.Process, start_of: StartRun, state: StateFolder) -> None:

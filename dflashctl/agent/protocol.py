@@ -214,10 +214,15 @@ class StartRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyRun:
-    """Prove that the run lives: for ``alive_for_s`` seconds, with its environment."""
+    """Prove that the run lives: for ``alive_for_s`` seconds, with its environment.
+
+    ``metric``: and that it prints this one, within ``within_s`` seconds.
+    """
 
     run_id: str
     alive_for_s: float
+    metric: str | None = None
+    within_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -452,7 +457,8 @@ class Failure:
     ``unwritable`` (path, reason) ·
     ``still_alive`` (pids) · ``gpu_held`` (holders, memory) · ``cannot_rename`` (path,
     reason) · ``guarded`` (path, problem) · ``start_failed`` (reason) · ``died_early``
-    (exit_code, signal, after_s, log) · ``env_mismatch`` (names) · ``no_run`` (run_id) ·
+    (exit_code, signal, after_s, log) · ``not_ready`` (metric, within_s, log) ·
+    ``env_mismatch`` (names) · ``no_run`` (run_id) ·
     ``no_user`` (user) · ``archive_exists``, ``no_such_archive`` (path, name) ·
     ``no_such_clearing`` (path, id) · ``odd_file``, ``changed``, ``not_empty``, ``newest``,
     ``no_zstd``, ``no_archive_to`` (path) · ``damaged`` (path, reason) · ``stream_failed``

@@ -143,12 +143,18 @@ def start_steps(
         about=about,
         watch=desired.watch,
     )
+    ready = playbook.ready
     names = (*run.env, *(f"{name} (secret)" for name in desired.secrets))
     variables = f" and has {words.listed(names)}" if names else ""
     verify = VerifyRun(
-        run_id=desired.run_id, alive_for_s=playbook.ready.alive_for_s if wait else 0.0
+        run_id=desired.run_id,
+        alive_for_s=ready.alive_for_s if wait else 0.0,
+        metric=ready.metric if wait else None,
+        within_s=ready.within_s if wait else 0.0,
     )
     lasting = f"lives for {verify.alive_for_s:g} s" if wait else "has started"
+    if verify.metric is not None:
+        lasting += f" and prints {verify.metric} within {verify.within_s:g} s"
     return (
         Step(
             action=start,
@@ -159,6 +165,6 @@ def start_steps(
         Step(
             action=verify,
             what=f"check that it {lasting}{variables}",
-            why="ready.alive_for" if wait else "--no-wait",
+            why=("ready.metric" if ready.metric else "ready.alive_for") if wait else "--no-wait",
         ),
     )

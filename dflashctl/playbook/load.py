@@ -192,7 +192,11 @@ def _build(path: Path, file: PlaybookFile, files: list[tuple[PushedFile, ...]]) 
         files=tuple(pushed),
         run=_run(file.run, path.parent) if file.run else None,
         stop=StopSpec(signal=file.stop.signal, grace_s=file.stop.grace),
-        ready=ReadySpec(alive_for_s=file.ready.alive_for),
+        ready=ReadySpec(
+            alive_for_s=file.ready.alive_for,
+            metric=file.ready.metric,
+            within_s=file.ready.within,
+        ),
         preflight=PreflightSpec(
             gpus=file.preflight.gpus,
             free_space=file.preflight.free_space,

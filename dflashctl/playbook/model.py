@@ -55,9 +55,14 @@ class StopSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadySpec:
-    """A new run counts as started once it lived for ``alive_for_s``."""
+    """A new run counts as started once it lived for ``alive_for_s``.
+
+    ``metric``: and has printed this one, for which it has ``within_s``.
+    """
 
     alive_for_s: float = 10.0
+    metric: str | None = None
+    within_s: float = 900.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

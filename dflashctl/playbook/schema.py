@@ -193,6 +193,12 @@ def _inside(text: str) -> str:
     return text
 
 
+def _metric(text: str) -> str:
+    if text not in METRICS:
+        raise ValueError(f"must be one of {', '.join(METRICS)}, not {named(text)}")
+    return text
+
+
 def _url(text: str) -> str:
     if not re.fullmatch(r"https?://[^\s/]+\S*", text):
         raise ValueError(
@@ -306,9 +312,12 @@ class Stop(_Mapping):
 class Ready(_Mapping):
     """When a new run counts as started."""
 
-    not_yet = ("metric", "within")
     alive_for: Seconds = 10.0
     """A new run counts as started once it lived this long."""
+    metric: Annotated[str, AfterValidator(_metric)] | None = None
+    """A metric that it must have printed, too."""
+    within: Seconds = 900.0
+    """How long it may take to print that."""
 
 
 class Preflight(_Mapping):

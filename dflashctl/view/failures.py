@@ -46,7 +46,7 @@ def failure_words(error: Unverified) -> tuple[str, str]:
     )
 
 
-def _of_the_run(error: Unverified) -> tuple[str, str] | None:
+def _of_the_run(error: Unverified) -> tuple[str, str] | None:  # noqa: PLR0911 - one a code
     """Stopping, starting and living."""
     detail = error.detail
     match error.failure:
@@ -70,6 +70,12 @@ def _of_the_run(error: Unverified) -> tuple[str, str] | None:
             return (
                 f"the run ended {_after(detail)}{_how(detail)}.",
                 "The whole output: dflashctl logs. When the cause is mended, deploy again.",
+            )
+        case "not_ready":
+            metric, within = _get(detail, "metric"), _get(detail, "within_s")
+            return (
+                f"it runs, and has not printed its {metric} in {within} s.",
+                "Look at it: dflashctl logs -f. It goes on; nothing was stopped.",
             )
         case "env_mismatch":
             return (

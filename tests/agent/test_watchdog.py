@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
+from dflashctl.agent.protocol import VerifyRun
 from dflashctl.agent.seen import Observed, VerdictSeen
 from dflashctl.agent.watchdog import CLEAR, TRIES, Post, Watchman
 from dflashctl.agent.watching import Channel, Notice, Watch
 from tests.plan.scenes import BUSY, FAILED, GPUS, METRICS, OVER, RUNNING
 
-from .conftest import R1, Bench, until
+from .conftest import R1, R2, Bench, trainer, until
 
 STALLED = VerdictSeen(code="stalled", since=None, evidence="no step for long")
 SPIKE = VerdictSeen(code="loss_spike", since=None, evidence="4.6")
@@ -106,3 +107,20 @@ def test_a_run_is_watched_to_its_end_with_nobody_else_there(bench: Bench) -> Non
     assert 'dflashctl_verdict{job_name="dflash"' in textfile.read_text()
     until(lambda: sink.read_text().endswith("ended FAILED\n"), 15)
     until(lambda: bench.sessions() == [], 15)
+
+
+@pytest.mark.provokes("unverified.not_ready")
+def test_a_start_proves_itself_by_a_metric(bench: Bench) -> None:
+    script = "sleep 0.5; echo step 1 loss=1.0; sleep 60"
+    wanted = trainer(R1, ("bash", "-c", script))
+    proof = VerifyRun(run_id=R1, alive_for_s=0.0, metric="step", within_s=20.0)
+    outcome = bench.commit(wanted, proof)
+    assert outcome.failure is None
+    assert '"step": 1' in bench.run(R1).state.read_text().replace(":1", ": 1")
+    bench.stop(R1)
+    wanted = trainer(R2, ("bash", "-c", script))
+    late = VerifyRun(run_id=R2, alive_for_s=0.0, metric="accuracy", within_s=1.5)
+    outcome = bench.commit(wanted, late)
+    assert outcome.failure is not None
+    assert (outcome.failure.code, outcome.failure.detail["metric"]) == ("not_ready", "accuracy")
+    assert outcome.observed.state == "RUNNING"

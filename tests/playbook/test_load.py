@@ -324,8 +324,6 @@ def test_a_name_is_of_small_letters_digits_and_dashes(tmp_path: Path, name: str)
     [
         ("watch: {restart: on-failure}", "watch.restart"),
         ("distributed: {}", "distributed"),
-        ("ready: {metric: step}", "ready.metric"),
-        ("ready: {within: 15m}", "ready.within"),
     ],
 )
 def test_a_field_of_the_format_that_is_not_built_yet_is_refused(
@@ -333,6 +331,14 @@ def test_a_field_of_the_format_that_is_not_built_yet_is_refused(
 ) -> None:
     found = faults(tmp_path, f"{HEAD}{text}\n")
     assert found == [(3, where, "is not supported yet by this version")]
+
+
+def test_a_start_may_have_to_prove_itself_by_a_metric(tmp_path: Path) -> None:
+    ready = load(tmp_path, f"{HEAD}ready: {{metric: step, within: 15m}}\n").ready
+    assert (ready.alive_for_s, ready.metric, ready.within_s) == (10.0, "step", 900.0)
+    ((_, where, message),) = faults(tmp_path, f"{HEAD}ready: {{metric: stop}}\n")
+    assert where == "ready.metric"
+    assert message.startswith("must be one of step, total_steps")
 
 
 def test_metrics_come_from_the_output_a_pattern_or_a_file(tmp_path: Path) -> None:
