@@ -70,7 +70,7 @@ def _in_foreground(call: Call, target: Target, words: tuple[str, ...]) -> int:
         try:
             with patient(pass_on):
                 try:
-                    return agent.run(RunCommand(words=words, path=target.path), program)
+                    return program.run(RunCommand(words=words, path=target.path))
                 finally:
                     over.set()
         except KeyboardInterrupt:

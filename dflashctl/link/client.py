@@ -16,7 +16,6 @@ from dflashctl.agent.optimizing import Detached, Optimized
 from dflashctl.agent.protocol import (
     Alive,
     Chunk,
-    CommandEnd,
     Event,
     Failure,
     LogEnd,
@@ -37,7 +36,6 @@ from dflashctl.agent.recorded import (
 from dflashctl.agent.seen import Observed
 from dflashctl.agent.watching import Notified
 from dflashctl.errors import (
-    CannotRun,
     DflashError,
     Internal,
     LinkLost,
@@ -58,7 +56,7 @@ if TYPE_CHECKING:
 
     from dflashctl.agent.keeping import Pull
     from dflashctl.agent.optimizing import Detach, Fetch, Optimize
-    from dflashctl.agent.protocol import Ask, Commit, FileWanted, Logs, Look, Request, RunCommand
+    from dflashctl.agent.protocol import Ask, Commit, FileWanted, Logs, Look, Request
     from dflashctl.agent.watching import Notify
     from dflashctl.link.foreground import Ends
     from dflashctl.link.transport import Channel, Progress, Transport
@@ -247,23 +245,7 @@ class Agent:
 
     def foreground(self, ends: Ends) -> Foreground:
         """The means to run a program with these ends of its streams."""
-        return Foreground(self._send, self._message, ends)
-
-    def run(self, request: RunCommand, program: Foreground) -> int:
-        """Run a program there; its exit code, 128 and the number of a signal that ended it.
-
-        Raises:
-            CannotRun: it could not be started.
-        """
-        reply = program.run(request)
-        if isinstance(reply, Failure):
-            if reply.code == "cannot_run":
-                program_name, reason = request.words[0], str(reply.detail.get("reason", ""))
-                raise CannotRun(target=self._target, program=program_name, reason=reason)
-            raise self._error(reply)
-        if isinstance(reply, CommandEnd):
-            return reply.exit_code
-        raise self._nonsense(f"{type(reply).__name__} instead of CommandEnd")
+        return Foreground(self._target, self._send, self._message, self._error, ends)
 
     def _send_over_channel(self, transaction: str, archive: Path, progress: Progress) -> None:
         total, sent = archive.stat().st_size, 0

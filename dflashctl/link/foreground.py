@@ -7,8 +7,16 @@ import queue
 import threading
 from typing import TYPE_CHECKING, Literal, Protocol, cast
 
-from dflashctl.agent.protocol import WINDOW, Input, Interrupt, Output, Taken
-from dflashctl.errors import DflashError
+from dflashctl.agent.protocol import (
+    WINDOW,
+    CommandEnd,
+    Failure,
+    Input,
+    Interrupt,
+    Output,
+    Taken,
+)
+from dflashctl.errors import CannotRun, DflashError, Internal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,17 +44,28 @@ class Foreground:
     """
 
     def __init__(
-        self, send: Callable[[Request], None], hear: Callable[[], Event | Reply], ends: Ends
+        self,
+        target: str,
+        send: Callable[[Request], None],
+        hear: Callable[[], Event | Reply],
+        error: Callable[[Failure], DflashError],
+        ends: Ends,
     ) -> None:
         """``send`` and ``hear`` raise LinkLost when the connection is gone."""
-        self._say, self._listen, self._ends = send, hear, ends
+        self._target, self._ends = target, ends
+        self._say, self._listen, self._error = send, hear, error
         self._saying = threading.Lock()
         self._credit = threading.Condition()
         self._on_its_way = 0
         self._heard: queue.SimpleQueue[Output | Reply | Exception] = queue.SimpleQueue()
 
-    def run(self, request: RunCommand) -> Reply:
-        """Have it run, to its end. Raises what ``send``, ``hear`` and the ends raise."""
+    def run(self, request: RunCommand) -> int:
+        """Have it run to its end; its exit code, or 128 and the signal that ended it.
+
+        Raises:
+            CannotRun: it could not be started.
+            LinkLost: the connection is gone. What the ends raise comes through, too.
+        """
         self._send(request)
         for work in (self._hear, self._feed):
             threading.Thread(target=work, name=work.__name__, daemon=True).start()
@@ -56,10 +75,17 @@ class Foreground:
                     data = base64.b64decode(piece.data)
                     self._ends.write(piece.stream, data)
                     self._send(Taken(bytes=len(data)))
+                case CommandEnd() as end:
+                    return end.exit_code
+                case Failure(code="cannot_run") as failure:
+                    reason = str(failure.detail.get("reason", ""))
+                    raise CannotRun(target=self._target, program=request.words[0], reason=reason)
+                case Failure() as failure:
+                    raise self._error(failure)
                 case Exception() as error:
                     raise error
-                case reply:
-                    return reply
+                case other:
+                    raise Internal(what=f"{type(other).__name__} while a program ran")
 
     def interrupt(self) -> None:
         """Pass a Ctrl-C on."""

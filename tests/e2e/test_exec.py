@@ -199,9 +199,9 @@ def test_any_words_and_any_bytes_arrive_as_they_are(
 ) -> None:
     echo = ("/usr/bin/python3", "-c", ECHO, *words)
     ends = Kept(b"")
-    assert agent.run(RunCommand(words=echo), agent.foreground(ends)) == 0
+    assert agent.foreground(ends).run(RunCommand(words=echo)) == 0
     assert ends.said == {"out": b"\0".join(map(os.fsencode, words)), "err": b""}
     ends = Kept(given)
     both = ("sh", "-c", "tee /dev/stderr")
-    assert agent.run(RunCommand(words=both), agent.foreground(ends)) == 0
+    assert agent.foreground(ends).run(RunCommand(words=both)) == 0
     assert ends.said == {"out": given, "err": given}
