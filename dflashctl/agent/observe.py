@@ -203,12 +203,10 @@ def _judged(
 ) -> tuple[MetricsSeen | None, tuple[VerdictSeen, ...]]:
     """The newest run's progress, and what speaks against it."""
     folder = state.current(look.job)
-    if folder is None or view.run is None:
-        return None, ()
+    if folder is None or view.run is None or (view.session and view.session.adopted):
+        return None, ()  # of a job that was started by hand nothing is on record
     progress = read_progress(read_json(folder.state) or {})
     metrics = metrics_seen(progress) if progress else None
-    if view.session is not None and view.session.adopted:
-        return metrics, ()  # another job than the newest run's is at work
     store, disks = storage
     free = next(
         (

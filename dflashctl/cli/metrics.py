@@ -56,10 +56,10 @@ def metrics(  # noqa: PLR0913, PLR0917 - one parameter an option
     name = desired.target.name
     if prometheus:
         return _prometheus(call, desired)
-    with call.at(desired.target) as agent:
-        rows, end = _read(call, agent, desired, run)
-    rows = points.since(rows, since)
     count = lines if lines is not None or any(forms) or since is not None else LAST
+    with call.at(desired.target) as agent:
+        rows, end = _read(call, agent, desired, run, count if since is None else None)
+    rows = points.since(rows, since)
     rows = rows[-count:] if count else rows
     if as_json:
         value = {"run_id": end.run_id, "state": end.state, "points": points.as_objects(rows)}
@@ -126,14 +126,14 @@ def _names(ctx: typer.Context, words: str) -> list[str]:
 
 
 def _read(
-    call: Call, agent: Agent, desired: Desired, run_id: str | None
+    call: Call, agent: Agent, desired: Desired, run_id: str | None, count: int | None = None
 ) -> tuple[list[Row], LogEnd]:
-    """All rows of a run. Raises NothingRuns: there is no such run."""
+    """The last rows of a run, or all. Raises NothingRuns: there is no such run."""
     from dflashctl.agent.protocol import LogEnd, Logs
     from dflashctl.view.points import read_rows
 
     request = Logs(
-        job=desired.playbook.name, run_id=run_id, lines=None, follow=False, what="metrics"
+        job=desired.playbook.name, run_id=run_id, lines=count, follow=False, what="metrics"
     )
     parts: list[str] = []
     with call.screen.waiting(f"reading from {desired.target.name}"):

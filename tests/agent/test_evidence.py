@@ -120,3 +120,13 @@ def test_a_trainer_is_watched_from_its_first_line_and_a_lost_collector_is_told(
     process.send(process.Process(*record["collector"]), signal.SIGKILL)
     until(lambda: [v.code for v in bench.observe().verdicts] == ["not_recorded"])
     assert bench.observe().state == "RUNNING"
+
+
+def test_a_job_that_was_started_by_hand_has_no_metrics_of_ours(bench: Bench) -> None:
+    bench.start(R1, "echo step 1 loss=1.0")
+    until(bench.run(R1).exit.exists)
+    until(lambda: bench.observe().session is None)
+    assert bench.observe().metrics is not None
+    bench.tmux("new-session", "-d", "-s", "dflash", "sleep 60")
+    seen = bench.observe()
+    assert (seen.state, seen.metrics, seen.verdicts) == ("ADOPTED", None, ())

@@ -27,7 +27,8 @@ def test_the_last_rows_are_a_table(world: World) -> None:
     assert lines[-1].split() == ["11-28", "11:59:58", "99", "2.01", "25.1", "K"]
     assert len(lines) == 4
     assert len(world.run("metrics").out.splitlines()) == 21
-    assert (world.log_requests[0].what, world.log_requests[0].lines) == ("metrics", None)
+    asked = [(request.what, request.lines) for request in world.log_requests]
+    assert asked == [("metrics", 3), ("metrics", 20)]
 
 
 def test_rows_of_the_last_while(world: World) -> None:
