@@ -324,13 +324,17 @@ class Unverified(DflashError):
 
 @dataclass(eq=False, kw_only=True)
 class Unreachable(DflashError):
-    """No connection to the target. ``reason`` in the operating system's words."""
+    """No connection to the target. ``reason`` in the operating system's words.
+
+    ``ssh``: the words by which ssh itself would go there.
+    """
 
     exit_code = 69
     code = "unreachable"
     target: str
     address: str
     reason: str
+    ssh: tuple[str, ...] = ()
 
 
 @dataclass(eq=False, kw_only=True)
@@ -443,7 +447,10 @@ class OtherFingerprint(HostKeyProblem):
 
 @dataclass(eq=False, kw_only=True)
 class NotLetIn(DflashError):
-    """The host refused every key and password that was offered."""
+    """The host refused every key that was offered.
+
+    ``ssh``: the words by which ssh itself would go there.
+    """
 
     exit_code = 77
     code = "not_let_in"
@@ -452,6 +459,7 @@ class NotLetIn(DflashError):
     address: str
     tried: tuple[str, ...] = ()
     reason: str = ""
+    ssh: tuple[str, ...] = ()
 
 
 @dataclass(eq=False, kw_only=True)

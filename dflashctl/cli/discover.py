@@ -84,7 +84,7 @@ def ask(call: Call, named: Host, inventory: Inventory | None) -> Found:
     if seen.failed is not None:
         raise PctFailed(target=target.name, reason=seen.failed)
     taken = {one.name for one in inventory.targets} if inventory else set()
-    chosen = listed or fitting_name(seen.hostname, "host", taken)
+    chosen = listed or fitting_name(named.short_name or seen.hostname, "host", taken)
     known = listed_hosts(inventory.path)[listed] if inventory and listed else None
     return beside(seen, named.said, chosen, named.route, known)
 

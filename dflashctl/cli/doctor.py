@@ -129,14 +129,17 @@ def _own(call: Call, targets: tuple[Target, ...]) -> tuple[Finding, ...]:
     routes = [
         one.route.host if isinstance(one.route, InContainer) else one.route for one in targets
     ]
-    named = [
-        route.identity_file
-        for route in routes
-        if isinstance(route, SshAddress) and route.identity_file is not None
-    ]
+    ways = [route for route in routes if isinstance(route, SshAddress)]
+    keys = [way.identity_file for way in ways if way.identity_file is not None]
     home = Path(pwd.getpwuid(os.getuid()).pw_dir)
-    files = tuple(dict.fromkeys(named))
-    return own_findings(OwnSide(environ=call.environ, home=home, identity_files=files))
+    known = [way.known_hosts_file or home / ".ssh" / "known_hosts" for way in ways]
+    side = OwnSide(
+        environ=call.environ,
+        home=home,
+        identity_files=tuple(dict.fromkeys(keys)),
+        known_hosts=tuple(dict.fromkeys(known)),
+    )
+    return own_findings(side)
 
 
 def _of_target(reach: Reach, target: Target, desired: Desired | None) -> tuple[Finding, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -50,6 +51,12 @@ class Host:
     def trust_options(self) -> tuple[str, ...]:
         """Those of the options that ``inventory trust`` takes, too."""
         return self.options[-2:] if "--known-hosts-file" in self.options else ()
+
+    @property
+    def short_name(self) -> str:
+        """What the operator calls it, such as an alias of ~/.ssh/config; "" for an address."""
+        name = self.route.address if isinstance(self.route, SshAddress) else ""
+        return name if re.fullmatch(r"[A-Za-z][\w-]*", name) and name != "localhost" else ""
 
     @property
     def place(self) -> str:

@@ -50,9 +50,11 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option of the command line
     call = begin(ctx, "init", as_json)
     place = call.cwd / Path(folder).expanduser()
     own = None if script is None else _script(call.cwd / Path(script).expanduser())
-    found = None
+    found: Found | None = None
+    options: tuple[str, ...] = ()
     if host is not None:
-        found = ask(call, host_named(call, host, identity_file, known_hosts_file), None)
+        named = host_named(call, host, identity_file, known_hosts_file)
+        found, options = ask(call, named, None), named.options
         say_found(call.screen, found)
     written = [(path, _write(path, text)) for path, text in _files(place, own, found)]
     if as_json:
@@ -60,7 +62,7 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option of the command line
         shapes = [file_object(*one) for one in written]
         call.screen.write(json.envelope("init", 0, targets, files=shapes))
     else:
-        show_beginning(call.screen, call.cwd, place, written, found)
+        show_beginning(call.screen, call.cwd, place, written, found, options)
     return 0
 
 

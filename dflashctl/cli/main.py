@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 # They say how to reach the target and how to talk, whatever the verb.
 _BEFORE_THE_VERB = ("-i", "--inventory", "--debug", "--color", "--version")
+_VALUES = {"-i": " PATH", "--inventory": " PATH", "--color": " WHEN"}
 
 
 class _Root(TyperGroup):
@@ -232,7 +233,8 @@ def _usage(call: Call, error: typer.TyperException) -> int:
     option = getattr(error, "option_name", None)
     path = ctx.command_path if ctx is not None else "dflashctl"
     if option in _BEFORE_THE_VERB and ctx is not None and ctx.parent is not None:
-        show_usage(call.screen, f"{option} goes before the verb.", f"{path} -h")
+        meant = f"dflashctl {option}{_VALUES.get(option, '')} {path.partition(' ')[2]}"
+        show_usage(call.screen, f"{option} goes before the verb: {meant}", "dflashctl -h")
     else:
         show_usage(call.screen, error.format_message(), f"{path} -h")
     return 2

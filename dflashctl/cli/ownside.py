@@ -32,11 +32,13 @@ class OwnSide:
         environ: the operator's environment.
         home: the home folder, as ssh takes it: the account's.
         identity_files: further key files, those that the inventory names.
+        known_hosts: the known_hosts files that are used; empty: the usual one.
     """
 
     environ: Mapping[str, str]
     home: Path
     identity_files: tuple[Path, ...] = ()
+    known_hosts: tuple[Path, ...] = ()
 
     @property
     def ssh_folder(self) -> Path:
@@ -216,18 +218,16 @@ def _ssh_folder(side: OwnSide) -> Iterator[Finding]:
 def _known_hosts(side: OwnSide) -> Iterator[Finding]:
     from dflashctl.link.hostkeys import read_known_hosts
 
-    path = side.ssh_folder / "known_hosts"
-    if not path.exists():
-        evidence = f"there is no {path} yet; dflashctl inventory trust HOST begins it"
-        yield Finding(check="known_hosts", grade="ok", evidence=evidence)
-    elif not os.access(path, os.R_OK):
-        remedy = f"make it yours: chmod 600 {path}"
-        yield Finding(
-            check="known_hosts", grade="problem", evidence=f"{path} is unreadable", remedy=remedy
-        )
-    else:
-        evidence = f"{path}: {counted(len(read_known_hosts((path,)).keys), 'key')}"
-        yield Finding(check="known_hosts", grade="ok", evidence=evidence)
+    for path in side.known_hosts or (side.ssh_folder / "known_hosts",):
+        if not path.exists():
+            evidence = f"there is no {path} yet; dflashctl inventory trust HOST begins it"
+            yield Finding(check="known_hosts", grade="ok", evidence=evidence)
+        elif not os.access(path, os.R_OK):
+            evidence, remedy = f"{path} is unreadable", f"make it yours: chmod 600 {path}"
+            yield Finding(check="known_hosts", grade="problem", evidence=evidence, remedy=remedy)
+        else:
+            evidence = f"{path}: {counted(len(read_known_hosts((path,)).keys), 'key')}"
+            yield Finding(check="known_hosts", grade="ok", evidence=evidence)
 
 
 def _terminal(side: OwnSide) -> Iterator[Finding]:

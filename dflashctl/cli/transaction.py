@@ -83,6 +83,8 @@ def preview(call: Call, proposal: Proposal) -> int:
     code = CHANGES if proposal.plan.steps else 0
     if call.json:
         _answer(call, proposal, code)
+    elif code:
+        call.screen.say("A dry run: nothing was touched.", style="dim")
     return code
 
 

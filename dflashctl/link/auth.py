@@ -184,6 +184,7 @@ class PublicKeys:
             address=self._hop.place,
             tried=tuple(tried),
             reason="; ".join(self._reasons) or ("" if tried else "there is no key to offer"),
+            ssh=self._hop.by_hand,
         )
 
     def _keys(self, agent: _Agent | None) -> Iterator[tuple[str, paramiko.PKey]]:

@@ -77,4 +77,7 @@ def in_words(error: BaseException) -> str:
         return error.strerror
     if isinstance(error, EOFError):
         return "the connection was closed"
-    return str(error) or type(error).__name__
+    said = str(error) or type(error).__name__
+    if "SSH protocol banner" in said or "Indecipherable protocol" in said:
+        return f"what answers there is no ssh server, or a dead one ({said})"
+    return said

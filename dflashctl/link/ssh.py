@@ -211,7 +211,8 @@ class SshHost:
             raise self._unreachable(target, reason) from error
 
     def _unreachable(self, target: str, reason: str) -> Unreachable:
-        return Unreachable(target=target, address=self.hop.place, reason=reason)
+        hop = self.hop
+        return Unreachable(target=target, address=hop.place, reason=reason, ssh=hop.by_hand)
 
 
 class _Connection:

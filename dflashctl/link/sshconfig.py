@@ -69,6 +69,22 @@ class Hop:
         """``host:port``, for messages."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
+    @property
+    def by_hand(self) -> tuple[str, ...]:
+        """The words by which ssh goes there, as one would type them."""
+        jumps: list[str] = []
+        via = self.via
+        while isinstance(via, Hop):
+            jumps.insert(0, f"{via.user}@{via.place}")
+            via = via.via
+        return (
+            "ssh",
+            *(("-i", str(self.named_identity)) if self.named_identity else ()),
+            *(("-J", ",".join(jumps)) if jumps else ()),
+            *(("-p", str(self.port)) if self.port != 22 else ()),
+            f"{self.user}@{self.address}",
+        )
+
 
 def resolve(address: SshAddress) -> Hop:
     """Everything about the way to ``address``; what the inventory says wins.

@@ -28,8 +28,12 @@ def show_beginning(
     place: Path,
     files: Sequence[tuple[Path, bool]],
     found: Found | None,
+    options: tuple[str, ...] = (),
 ) -> None:
-    """A line for each file, then the commands that lead on."""
+    """A line for each file, then the commands that lead on.
+
+    ``options``: what was said about the way to the host.
+    """
     from rich.text import Text
 
     for path, written in files:
@@ -40,10 +44,8 @@ def show_beginning(
     if not all(written for _, written in files):
         screen.say("What is there was left as it is.", style="dim")
     if found is not None and not wrote_inventory:
-        screen.say(
-            "What is new goes into the inventory with: dflashctl inventory discover "
-            f"{found.said} --write"
-        )
+        typed = join(("dflashctl", "inventory", "discover", found.said, *options, "--write"))
+        screen.say(f"What is new goes into the inventory with: {typed}")
     screen.say("")
     for label, command, why in _next(cwd, place, inventory, found, wrote_inventory):
         line = Text.assemble((f"{label:6}", "dim"), (f"{command:32}", ACCENT), "  ", why)

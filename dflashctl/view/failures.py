@@ -67,9 +67,12 @@ def _of_the_run(error: Unverified) -> tuple[str, str] | None:  # noqa: PLR0911 -
                 "Put that right, and run: dflashctl start",
             )
         case "died_early":
+            remedy = "When the cause is mended, deploy again."
+            if detail.get("exit_code") == 0:
+                remedy = "If it may be as short as that, lower ready.alive_for in the playbook."
             return (
                 f"the run ended {_after(detail)}{_how(detail)}.",
-                "The whole output: dflashctl logs. When the cause is mended, deploy again.",
+                f"The whole output: dflashctl logs. {remedy}",
             )
         case "not_ready":
             metric, within = _get(detail, "metric"), _get(detail, "within_s")

@@ -103,13 +103,23 @@ def show_checked(screen: Screen, checked: Sequence[Checked]) -> None:
         _show_each(screen, checked)
         return
     screen.show(table)
+    told: dict[str, str] = {}
     for one in checked:
         wrong = [finding for finding in one.findings if finding.grade in ("warning", "problem")]
         if one.error is not None:
+            first = told.setdefault(_same_for_all(one.error), one.target.name)
             wrong = [error_finding("way", one.error)]
+            if first != one.target.name:
+                wrong = [Finding(check="way", grade="problem", evidence=f"the same as {first}")]
         if wrong:
             screen.write("\n")
             show_findings(screen, one.target.name, wrong, target=one.target.name)
+
+
+def _same_for_all(error: DflashError) -> str:
+    """What an error says, whichever of a host's targets it says it of."""
+    facts = {name: value for name, value in vars(error).items() if name != "target"}
+    return f"{error.code} {facts}"
 
 
 def _show_each(screen: Screen, checked: Sequence[Checked]) -> None:

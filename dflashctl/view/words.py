@@ -89,12 +89,7 @@ def _mistake(error: e.UserMistake) -> Words:  # noqa: PLR0911 - one a branch
         case e.BadFile():
             return _bad_file(error)
         case e.NoFile():
-            option = "-i" if error.kind == "inventory" else "-p"
-            return Words(
-                message=f"there is no {error.kind} here.",
-                details=tuple(f"looked in: {place}" for place in error.looked_in),
-                next=f"Begin with one: dflashctl init. Or name yours with {option} PATH.",
-            )
+            return _no_file(error)
         case e.UnknownTarget():
             return _unknown_target(error)
         case e.AmbiguousTarget(name=""):
@@ -222,6 +217,21 @@ def _bad_file(error: e.BadFile) -> Words:
     )
 
 
+def _no_file(error: e.NoFile) -> Words:
+    if len(error.looked_in) == 1:
+        return Words(
+            message=f"there is no {error.kind} {error.looked_in[0]}.",
+            next="It was named, so no other place was looked in. Correct the path; or begin "
+            "with: dflashctl init",
+        )
+    option = "-i" if error.kind == "inventory" else "-p"
+    return Words(
+        message=f"there is no {error.kind} here.",
+        details=tuple(f"looked in: {place}" for place in error.looked_in),
+        next=f"Begin with one: dflashctl init. Or name yours with {option} PATH.",
+    )
+
+
 def _unknown_target(error: e.UnknownTarget) -> Words:
     if error.close:
         hint = f"Did you mean {' or '.join(error.close)}?"
@@ -257,7 +267,7 @@ def _way(error: e.Unreachable | e.HostKeyProblem | e.NotLetIn | e.TargetLacks) -
                 message=f"{error.target} cannot be reached{f' at {at}' if at else ''}: "
                 f"{error.reason}.",
                 next="Nothing was changed there. Is the machine up, and is the address "
-                f"right? Try: ssh ssh://{error.address} true",
+                f"right? Try: {_by_hand(error.ssh or ('ssh', f'ssh://{error.address}'))}",
             )
         case e.HostKeyProblem():
             return host_key_words(error)
@@ -275,10 +285,14 @@ def _way(error: e.Unreachable | e.HostKeyProblem | e.NotLetIn | e.TargetLacks) -
                 message=f"{error.address} does not let {error.user} in{reason}.{tried}",
                 next="Check user and identity_file of the host in the inventory, or "
                 "--identity-file. This should work first: "
-                f"{join(('ssh', f'ssh://{error.user}@{error.address}', 'true'))}",
+                f"{_by_hand(error.ssh or ('ssh', f'ssh://{error.user}@{error.address}'))}",
             )
         case e.TargetLacks():
             return _lacks(error)
+
+
+def _by_hand(ssh: tuple[str, ...]) -> str:
+    return join((*ssh, "true"))
 
 
 def _lacks(error: e.TargetLacks) -> Words:

@@ -57,3 +57,13 @@ def test_a_narrow_window_gets_lines_in_the_place_of_the_table(world: World) -> N
     world.environ["COLUMNS"] = "80"
     result = world.run("inventory", "check", "-t", "kpro6")
     assert "VERDICT" in result.out
+
+
+def test_what_keeps_us_from_a_host_is_told_once(world: World) -> None:
+    for name in ("kpro6", "kpro6/dflash"):
+        error = Unreachable(target=name, address="x:22", reason="timed out")
+        world.unreachable[name] = error
+    world.answers = [WELL]
+    out = world.run("inventory", "check").out
+    assert out.count("timed out") == 1
+    assert "the same as kpro6\n" in out

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dflashctl.cli.call import Call
+from dflashctl.cli.host import Host
 from dflashctl.cli.main import main
 from dflashctl.inventory.begin import inventory_of, playbook_of
 from dflashctl.inventory.discover import ContainerSeen, HostSeen
@@ -59,6 +60,14 @@ def test_what_is_there_is_left_as_it_is(run, tmp_path: Path):
     assert (states["deploy.yml"], states["hosts.yml"]) == ("kept", "written")
     assert playbook.read_text() == "# mine\n"
     assert {one["state"] for one in json.loads(run("init", "--json").out)["files"]} == {"kept"}
+
+
+def test_a_host_is_called_as_the_operator_calls_it():
+    for address, name in (("kpro6", "kpro6"), ("gpu-box", "gpu-box"), ("localhost", "")):
+        route = SshAddress(address=address)
+        assert Host(said=f"root@{address}", route=route, listed=None).short_name == name
+    for address in ("192.0.2.6", "::1", "kpro6.example.org"):
+        assert not Host(said="x", route=SshAddress(address=address), listed=None).short_name
 
 
 def test_an_inventory_of_another_name_is_not_put_in_the_shade(run, tmp_path: Path):

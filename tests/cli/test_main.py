@@ -66,7 +66,8 @@ def test_a_usage_mistake_is_2_with_one_message(
 
 
 def test_a_global_option_in_the_wrong_place_is_told_where_it_goes(world: World) -> None:
-    assert "--debug goes before the verb" in world.run("status", "--debug").err
+    assert "dflashctl --debug status" in world.run("status", "--debug").err
+    assert "dflashctl -i PATH runs show" in world.run("runs", "show", "-i", "x").err
 
 
 @pytest.mark.provokes("unknown_target")
@@ -82,6 +83,7 @@ def test_no_inventory_is_told_with_the_places_looked_in(world: World) -> None:
     result = world.run("status")
     assert result.code == 2
     assert result.err.count("looked in: ") == 2
+    assert f"no inventory {world.cwd}/gone.yml" in world.run("-i", "gone.yml", "status").err
 
 
 def test_the_inventory_of_the_option_is_read(world: World) -> None:

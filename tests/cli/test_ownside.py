@@ -104,3 +104,9 @@ def test_a_check_that_breaks_does_not_break_the_others(home: Path, monkeypatch: 
 def test_a_machine_without_ssh_gets_a_warning(home: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", str(home))
     assert findings(home)["ssh"].grade == "warning"
+
+
+def test_the_known_hosts_that_are_used_are_looked_at(home: Path, tmp_path: Path):
+    side = OwnSide(environ={}, home=home, known_hosts=(tmp_path / "mine", tmp_path / "ours"))
+    told = [one.evidence for one in own_findings(side) if one.check == "known_hosts"]
+    assert [str(tmp_path / name) in said for name, said in zip(("mine", "ours"), told, strict=True)]

@@ -80,6 +80,15 @@ def test_a_chain_of_jumps_is_resolved_hop_by_hop(ssh_config: Path):
     assert way == [("192.0.2.2", 2200), ("192.0.2.1", 22), ("zeroth", 22)]
 
 
+def test_the_way_by_hand_is_that_of_the_hop(ssh_config: Path):
+    configure(ssh_config, "Host *\n User ann\nHost inner\n ProxyJump first,me@second:2200\n")
+    key = Path("/home/ann/a key")
+    hop = resolve(SshAddress(address="inner", user="root", port=2222, identity_file=key))
+    jumps = "ann@first:22,me@second:2200"
+    assert hop.by_hand == ("ssh", "-i", str(key), "-J", jumps, "-p", "2222", "root@inner")
+    assert resolve(SshAddress(address="other")).by_hand == ("ssh", "ann@other")
+
+
 def test_the_inventorys_jump_replaces_that_of_the_configuration(ssh_config: Path):
     configure(ssh_config, "Host inner\n ProxyJump wrong\nHost other\n ProxyCommand nc %h %p\n")
     jump = SshAddress(address="right", port=2200)

@@ -113,6 +113,15 @@ def test_a_path_wider_than_the_terminal_stays_whole(
     assert [line.strip() for line in shown.getvalue().splitlines()] == ["looked in", path, "for it"]
 
 
+def test_what_follows_a_question_that_was_left_begins_on_a_line_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown = streams(monkeypatch, Terminal())
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    assert not Screen("never", XTERM).ask("Really? ")
+    assert shown.getvalue() == "Really? Please type yes or no: \n"
+
+
 def test_on_a_pipe_a_paragraph_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     Screen("auto", XTERM).say("word " * 100)
     assert capsys.readouterr().err.count("\n") == 1

@@ -167,3 +167,8 @@ def test_a_refusal_gives_each_reason_with_its_remedy() -> None:
 def test_an_interruption_says_whether_something_goes_on() -> None:
     assert "Nothing was touched" in words_for(Interrupted()).next
     assert "goes on" in words_for(Interrupted(target="t", committed=True)).message
+
+
+def test_a_run_that_ended_well_too_early_is_perhaps_only_short() -> None:
+    detail: dict[str, object] = {"exit_code": 0, "after_s": 2.1}
+    assert "ready.alive_for" in words_for(example(Unverified, detail=detail)).next
