@@ -12,7 +12,7 @@ unexport DFLASHCTL_INVENTORY DFLASHCTL_PLAYBOOK
 SIDE_BY_SIDE = -n 4 --dist worksteal
 LAB_PACKAGES = tmux openssh-client openssh-server lxc debootstrap tini iproute2
 
-.PHONY: help venv packages lint format test test-quick restarts bench demo docs screenshots schemas constraints clean
+.PHONY: help venv packages lint format test test-quick restarts bench bench-checkpoints demo docs screenshots schemas constraints clean
 
 help:
 	@echo 'make demo         the main job on this machine: deploy a small trainer, watch it, stop it'
@@ -70,6 +70,9 @@ restarts: packages venv
 
 bench: venv
 	for each in tests/bench/*.py; do echo "== $$each"; $(BIN)/python "$$each" || exit 1; done
+
+bench-checkpoints: venv
+	$(BIN)/python tests/bench/checkpoints.py $(ARGS)
 
 demo: venv
 	@sh tests/lab/install-packages.sh tmux

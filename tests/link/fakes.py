@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from dflashctl.agent import wire
+from dflashctl.agent.seen import Observed
 from dflashctl.inventory.model import SshAddress, Target
 from dflashctl.link.bundle import Bundle, read_bundle
 
@@ -43,39 +45,35 @@ def observed(**other):
 '''
 
 
-def observed_json() -> dict[str, object]:
+def observed_json() -> dict[str, Any]:
     """A dull observation as JSON values."""
-    return {
-        "is": "Observed",
-        "fingerprint": {},
-        "now": 0.0,
-        "hostname": "there",
-        "user": "trainer",
-        "boot_id": "b",
-        "state_dir": "/s",
-        "python": "3.11.0",
-        "tmux": "3.3a",
-        "scp": True,
-        "state": "NONE",
-        "run": None,
-        "session": None,
-        "gpus": None,
-        "files": [],
-        "checkpoints": None,
-        "store": None,
-        "disks": [],
-        "probe": None,
-        "cut": None,
-        "lock": None,
-        "terminal": None,
-        "problems": [],
-        "dataset": None,
-        "optimizer": None,
-        "driver": None,
-        "metrics": None,
-        "verdicts": [],
-        "absent": [],
-    }
+    seen: dict[str, Any] = wire.to_json(
+        Observed(
+            fingerprint={},
+            now=0.0,
+            hostname="there",
+            user="trainer",
+            boot_id="b",
+            state_dir="/s",
+            python="3.11.0",
+            tmux="3.3a",
+            scp=True,
+            state="NONE",
+            run=None,
+            session=None,
+            gpus=None,
+            files=(),
+            checkpoints=None,
+            store=None,
+            disks=(),
+            probe=None,
+            cut=None,
+            lock=None,
+            terminal=None,
+            problems=(),
+        )
+    )
+    return seen
 
 
 def scripted(body: str) -> Bundle:
