@@ -52,6 +52,11 @@ def listed(folder: Path) -> Iterator[os.DirEntry[str]]:
                 yield item
 
 
+def how_many(folder: Path) -> int:
+    """The number of entries that a clearing would move; quicker than looking at each."""
+    return sum(name != TRASH for name in os.listdir(folder))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleared:
     """What one clearing moved aside, and how far its undoing came (``None``, "aside", "back")."""
@@ -126,7 +131,7 @@ def move_aside(real: Path, transaction: str) -> tuple[int, Path]:
     """The same once all is checked; an earlier clearing that was cut is gone on with."""
     trash = trash_of(real)
     trash.mkdir(mode=0o700, exist_ok=True)
-    count = sum(1 for _ in listed(real))
+    count = how_many(real)
     record = trash / f"{transaction}.json"
     if not is_mount_point(real):
         write_json(record, {"at": time.time()})
@@ -183,16 +188,19 @@ def move_entries(source: Path, dest: Path) -> None:
         OSError: EEXIST where a name is taken there; what had moved has moved back.
     """
     moved: list[str] = []
+    # 100,000 entries at a few microseconds each: words, no paths, and no question too many.
+    fro, to = f"{source}/", f"{dest}/"
+    taken = any(True for _ in listed(dest))
     try:
         while batch := [item.name for item in islice(listed(source), BATCH)]:
             for name in batch:
-                if os.path.lexists(dest / name):
-                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(dest / name))
-                os.rename(source / name, dest / name)
+                if taken and os.path.lexists(to + name):
+                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), to + name)
+                os.rename(fro + name, to + name)
                 moved.append(name)
     except OSError:
         for name in moved:
-            os.rename(dest / name, source / name)
+            os.rename(to + name, fro + name)
         raise
     sync_folder(source)
     sync_folder(dest)

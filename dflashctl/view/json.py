@@ -197,6 +197,7 @@ def _checkpoints(seen: Observed) -> dict[str, Any] | None:
     age = None if store.latest_at is None else max(0.0, seen.now - store.latest_at)
     return {
         "count": store.count,
+        "complete": store.complete,
         "latest_step": store.latest_step,
         "latest_age_s": plain(age),
         "bytes": store.size,

@@ -59,7 +59,8 @@ def test_status_of_a_running_job(world: World) -> None:
     assert set(target["gpus"][0]) == GPU
     assert target["gpu_status"] == "ok"
     assert target["checkpoints"] == {
-        "count": 17, "latest_step": 3400, "latest_age_s": 7560.0, "bytes": 41_200_000_000,
+        "count": 17, "complete": 17, "latest_step": 3400, "latest_age_s": 7560.0,
+        "bytes": 41_200_000_000,
     }  # fmt: skip
     assert target["disk"] == {"free_bytes": 900_000_000_000, "total_bytes": 2_000_000_000_000}
     assert target["release"] == RUNNING.release
