@@ -175,14 +175,23 @@ def batch(
     f = np.cumsum(counts) / counts.sum()
     q = np.append(np.append(0.0, f)[held], 0.0)  # q[n - 1]: a sample fits a batch of n
     s = _first_sample(f, q)
+    gaps = np.diff(lengths)
     size = padded = 0.0
     for n in range(most, 0, -1):
-        reaches = s * f ** (n - 1)  # ... n samples, none longer than this
-        size += reaches[held[n - 1] - 1] if held[n - 1] else 0.0
-        longest = lengths * np.diff(reaches, prepend=0.0)
-        grows = q[n] * longest[: held[n]].sum() if n < most else 0.0
-        padded += n * (longest[: held[n - 1]].sum() - grows)
+        fit, fit_more = int(held[n - 1]), int(held[n]) if n < most else 0
+        reaches = s[:fit] * f[:fit] ** (n - 1)  # ... n samples, none longer than this
+        size += reaches[-1] if fit else 0.0
+        grows = q[n] * _longest(lengths, gaps, reaches[:fit_more])
+        padded += n * (_longest(lengths, gaps, reaches) - grows)
     return float(size), float(padded)
+
+
+def _longest(
+    lengths: NDArray[np.int64], gaps: NDArray[np.int64], reaches: NDArray[np.float64]
+) -> float:
+    """The mean of the longest sample, counted where it is one of the first so many lengths."""
+    last = reaches.size - 1
+    return float(lengths[last] * reaches[last] - gaps[:last] @ reaches[:last]) if last >= 0 else 0.0
 
 
 def _first_sample(f: NDArray[np.float64], q: NDArray[np.float64]) -> NDArray[np.float64]:
