@@ -129,13 +129,14 @@ def _left(metrics: MetricsSeen, now: float) -> str:
 def in_short(metrics: MetricsSeen) -> str:
     """Progress in a few words, for a row."""
     parts = []
-    if metrics.step is not None:
-        total = f"/{metrics.total_steps:.0f}" if metrics.total_steps else ""
-        parts.append(f"step {metrics.step:.0f}{total}")
-    if metrics.loss_smoothed is not None:
-        parts.append(f"loss {short(metrics.loss_smoothed)}")
+    if metrics.step is not None and metrics.total_steps:
+        parts.append(f"{metrics.step / metrics.total_steps:.0%}")
+    elif metrics.step is not None:
+        parts.append(f"step {metrics.step:.0f}")
     if metrics.eta_s is not None:
         parts.append(f"{figures.duration(metrics.eta_s)} left")
+    if metrics.loss_smoothed is not None:
+        parts.append(f"loss {short(metrics.loss_smoothed)}")
     return ", ".join(parts)
 
 

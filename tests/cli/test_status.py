@@ -9,7 +9,7 @@ import pytest
 from dflashctl.agent.seen import CutTransaction, LockSeen, Observed
 from dflashctl.errors import ContainerStopped, HostKeyUnknown, Unreachable
 from tests.cli.world import World
-from tests.plan.scenes import ADOPTED, BARE, BUSY, EMPTY, FAILED, GPUS, OVER, RUNNING
+from tests.plan.scenes import ADOPTED, BARE, BUSY, EMPTY, FAILED, GPUS, METRICS, OVER, RUNNING
 
 STOPPED = replace(OVER, state="STOPPED", run=replace(FAILED, state="STOPPED", exit_code=None))
 FINISHED = replace(OVER, state="FINISHED", run=replace(FAILED, state="FINISHED", exit_code=0))
@@ -119,7 +119,7 @@ def test_checkpoints_are_shown_as_far_as_they_are_known(
 @pytest.mark.parametrize("width", ["80", "120", "200"])
 def test_many_targets_are_rows_that_fit(world: World, width: str) -> None:
     world.environ["COLUMNS"] = width
-    world.answers = [BUSY]
+    world.answers = [replace(BUSY, metrics=METRICS)]
     world.unreachable["kpro6/eval"] = DOWN
     result = world.run("status", "--all")
     lines = result.out.splitlines()
@@ -127,6 +127,7 @@ def test_many_targets_are_rows_that_fit(world: World, width: str) -> None:
     assert max(map(len, lines)) <= int(width)
     assert all(line == line.rstrip() for line in lines)
     assert result.out.count(RUNNING.id) == 3
+    assert result.out.count("11%, 1 h left, loss 4.58") == 3
     assert "UNREACHABLE" in result.out
 
 
