@@ -1,11 +1,12 @@
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dflashctl.view.plot import plot
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(st.lists(st.tuples(st.floats(-1e9, 1e9), st.floats()), max_size=50), st.integers(20, 200))
 def test_a_plot_fits_whatever_it_draws(points: list[tuple[float, float]], width: int) -> None:
     lines = plot("loss", points, width)
