@@ -10,6 +10,7 @@ import ast
 import inspect
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,16 +48,15 @@ def descriptions(model: type[BaseModel]) -> dict[tuple[str, str], str]:
     Raises:
         SystemExit: a field has nothing.
     """
-    module = sys.modules[model.__module__]
+    kinds = list(_below(BaseModel, model.__module__.rpartition(".")[0]))
     classes = {
         one.name: one
-        for one in ast.parse(inspect.getsource(module)).body
+        for module in sorted({kind.__module__ for kind in kinds})
+        for one in ast.parse(inspect.getsource(sys.modules[module])).body
         if isinstance(one, ast.ClassDef)
     }
     found: dict[tuple[str, str], str] = {}
-    for name, kind in vars(module).items():
-        if not (inspect.isclass(kind) and issubclass(kind, BaseModel) and kind is not BaseModel):
-            continue
+    for kind in kinds:
         under: dict[str, str] = {}
         for base in reversed(kind.__mro__):
             if base.__name__ in classes:
@@ -64,10 +64,19 @@ def descriptions(model: type[BaseModel]) -> dict[tuple[str, str], str]:
         for field, about in kind.model_fields.items():
             if field not in under:
                 raise SystemExit(
-                    f"{module.__name__}: write a docstring under {name}.{field}, for editors"
+                    f"{kind.__module__}: write a docstring under {kind.__name__}.{field}, for "
+                    "editors"
                 )
-            found[name, about.alias or field] = under[field]
+            found[kind.__name__, about.alias or field] = under[field]
     return found
+
+
+def _below(kind: type[BaseModel], package: str) -> Iterator[type[BaseModel]]:
+    """The classes of a package that are derived from this one."""
+    for one in kind.__subclasses__():
+        if one.__module__.startswith(f"{package}."):
+            yield one
+        yield from _below(one, package)
 
 
 def _under(body: ast.ClassDef) -> dict[str, str]:

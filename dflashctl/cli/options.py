@@ -24,7 +24,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Answer with one JSON o
 
 def _seconds(text: str) -> float:
     """``90s``, ``15m``, ``2h`` or ``7d``, as in a playbook."""
-    from dflashctl.playbook.schema import duration
+    from dflashctl.playbook.values import duration
 
     try:
         return duration(text)

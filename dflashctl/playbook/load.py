@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from dflashctl.errors import Fault
-    from dflashctl.playbook.schema import Checkpoints, CompleteWhen, PlaybookFile, Run, Step
+    from dflashctl.playbook.schema import Checkpoints, CompleteWhen, PlaybookFile, Run
+    from dflashctl.playbook.steps import Step
 
 KIND = "playbook"
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dflashctl.playbook.schema import duration, size
+from dflashctl.playbook.values import duration, size
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 BYTES = {
