@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import secrets
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from dflashctl.cli.reach import Reach
-from dflashctl.errors import TooManyTargets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -147,6 +144,8 @@ class Call:
         from dflashctl.plan.model import Desired
 
         job = self.outline(file)
+        from datetime import UTC, datetime
+
         archive = archive_name(datetime.now(UTC))
         if not job.steps:
             raise MissingSetting(verb=self.command, setting="steps", path=job.path)
@@ -165,12 +164,17 @@ class Call:
 
     def new_run_id(self, job: str) -> str:
         """An id for a run that begins now."""
+        import secrets
+        from datetime import UTC, datetime
+
         from dflashctl.plan.ids import run_id
 
         return run_id(job, datetime.now(UTC), secrets.choice)
 
     def target(self, names: Sequence[str] | None) -> Target:
         """The one target that is meant. Raises TooManyTargets, and what `targets` raises."""
+        from dflashctl.errors import TooManyTargets
+
         chosen = self.targets(names, everything=False)
         if len(chosen) > 1:
             raise TooManyTargets(verb=self.command, named=tuple(target.name for target in chosen))

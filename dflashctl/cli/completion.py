@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import typer
 
 from dflashctl.cli import memory
-from dflashctl.errors import DflashError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -215,24 +214,43 @@ def _remembered(
 
 
 def _inventory(asked: Asked) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """Containers by their host, and members by their group, as far as the file can be read."""
+    """Containers by their host, and members by their group, as far as the file can be read.
+
+    A mistake in it is for the commands to tell.
+    """
     import yaml
 
-    from dflashctl.inventory.load import find_inventory
-
-    option = asked.given.get("--inventory", [None])[-1]
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        path = find_inventory(option, asked.environ, asked.cwd)
-        values = yaml.load(path.read_bytes(), Loader=loader)  # noqa: S506 - a safe one, if in C
+        text = _inventory_file(asked).read_bytes()
+        values = yaml.load(text, Loader=loader)  # noqa: S506 - a safe one, if in C
         hosts = {
             str(host): [str(name) for name in (about or {}).get("containers") or {}]
             for host, about in values["hosts"].items()
         }
         groups = {str(name): list(of) for name, of in (values.get("groups") or {}).items()}
-    except (DflashError, OSError, ValueError, yaml.YAMLError, LookupError, *_ODD_SHAPE):
-        return {}, {}  # a mistake in it is for the commands to tell
+    except (OSError, ValueError, yaml.YAMLError, LookupError, StopIteration, *_ODD_SHAPE):
+        return {}, {}
     return hosts, groups
+
+
+def _inventory_file(asked: Asked) -> Path:
+    """Where `find_inventory` finds it, without what that needs to tell mistakes.
+
+    Raises:
+        OSError, StopIteration: there is none.
+    """
+    said = asked.given.get("--inventory", [""])[-1] or asked.environ.get("DFLASHCTL_INVENTORY")
+    home = asked.environ.get("HOME", "/")
+    config = asked.environ.get("XDG_CONFIG_HOME") or Path(home, ".config")
+    usual = (asked.cwd / "inventory", Path(config, "dflashctl", "inventory"))
+    named = re.sub(r"^~(?=/|$)", home, said) if said else None
+    places = (asked.cwd / named,) if named else usual
+    found = next(place for place in places if place.exists())
+    if not found.is_dir():
+        return found
+    files = sorted(path for path in found.iterdir() if path.suffix in (".yml", ".yaml"))
+    return next((path for path in files if path.name == "hosts.yml"), files[0])
 
 
 _ODD_SHAPE = (TypeError, AttributeError)

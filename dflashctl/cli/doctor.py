@@ -11,7 +11,6 @@ import typer
 
 from dflashctl.cli.call import begin
 from dflashctl.cli.options import JsonOption, PlaybookOption, TargetsOption
-from dflashctl.errors import AmbiguousTarget, DflashError
 
 if TYPE_CHECKING:
     from dflashctl.cli.call import Call
@@ -35,6 +34,7 @@ def doctor(
     Nothing is changed. Exit codes: 0 no problem (warnings do not count), 65 a problem, on
     whichever side.
     """
+    from dflashctl.errors import DflashError
     from dflashctl.link.fanout import each
     from dflashctl.plan.findings import has_problem
     from dflashctl.view import json
@@ -80,6 +80,7 @@ def _targets(
     Raises:
         UnknownTarget, AmbiguousTarget: a name that was typed is none, or stands for several.
     """
+    from dflashctl.errors import AmbiguousTarget, DflashError
     from dflashctl.plan.findings import Finding
     from dflashctl.plan.words import counted
     from dflashctl.view.findings import error_finding
@@ -102,6 +103,7 @@ def _desired(
     call: Call, targets: tuple[Target, ...], playbook: str | None
 ) -> tuple[Desired | None, Finding]:
     """The job, for any target, and how its playbook is."""
+    from dflashctl.errors import DflashError
     from dflashctl.plan.findings import Finding
     from dflashctl.plan.words import counted
     from dflashctl.view.findings import error_finding
@@ -144,6 +146,7 @@ def _own(call: Call, targets: tuple[Target, ...]) -> tuple[Finding, ...]:
 
 def _of_target(reach: Reach, target: Target, desired: Desired | None) -> tuple[Finding, ...]:
     """All that can be said of one target; whatever fails is a finding, too."""
+    from dflashctl.errors import DflashError
     from dflashctl.plan.diagnosis import job_findings
     from dflashctl.plan.findings import Finding, skew, target_findings
     from dflashctl.plan.look import look_at_target, look_before_start

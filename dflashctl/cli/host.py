@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dflashctl.errors import AmbiguousTarget, BadAddress, NoFile
-from dflashctl.inventory.model import InContainer, Local, SshAddress, Target
-
 if TYPE_CHECKING:
     from dflashctl.cli.call import Call
-    from dflashctl.inventory.model import Inventory
+    from dflashctl.inventory.model import Inventory, Local, SshAddress, Target
 
 HostArgument = Annotated[
     str, typer.Argument(metavar="HOST", help="A name of the inventory, or [user@]host[:port].")
@@ -45,6 +42,8 @@ class Host:
     @property
     def target(self) -> Target:
         """The host itself as a target, for the way to it."""
+        from dflashctl.inventory.model import Target
+
         return Target(name=self.listed or self.said, route=self.route)
 
     @property
@@ -61,11 +60,15 @@ class Host:
     @property
     def place(self) -> str:
         """Where it is, for messages."""
+        from dflashctl.inventory.model import SshAddress
+
         return self.route.address if isinstance(self.route, SshAddress) else "this machine"
 
 
 def inventory_here(call: Call) -> Inventory | None:
     """The inventory; None where there is none. Raises BadFile."""
+    from dflashctl.errors import NoFile
+
     try:
         return call.inventory
     except NoFile:
@@ -81,6 +84,8 @@ def host_named(
         BadAddress: it is neither a name of the inventory nor an address.
         AmbiguousTarget: several containers have the name.
     """
+    from dflashctl.errors import AmbiguousTarget
+    from dflashctl.inventory.model import InContainer
     from dflashctl.inventory.select import fitting
 
     inventory = inventory_here(call)
@@ -104,6 +109,7 @@ def host_named(
 def _address(said: str, identity: Path | None, known_hosts: Path | None) -> SshAddress:
     from dataclasses import replace
 
+    from dflashctl.errors import BadAddress
     from dflashctl.link.sshconfig import parse_jumps
 
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import sys
@@ -36,10 +35,11 @@ from dflashctl.cli import (
     trust,
 )
 from dflashctl.cli.call import Call, Color
-from dflashctl.errors import DflashError, Internal, Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from dflashctl.errors import DflashError
 
 # They say how to reach the target and how to talk, whatever the verb.
 _BEFORE_THE_VERB = ("-i", "--inventory", "--debug", "--color", "--version")
@@ -168,6 +168,8 @@ def main(arguments: Sequence[str] | None = None, call: Call | None = None) -> in
     if call is None and completion.ASKED in os.environ:
         command = typer.main.get_command(app)
         return completion.answer(command, sys.argv[1:], os.environ, Path.cwd())
+    import logging
+
     # What no one asked to see is not shown: without a handler Python prints warnings.
     logging.getLogger().addHandler(logging.NullHandler())
     if call is None:
@@ -178,6 +180,8 @@ def main(arguments: Sequence[str] | None = None, call: Call | None = None) -> in
     except typer.TyperException as error:
         return _usage(call, error)
     except (typer.Abort, KeyboardInterrupt):
+        from dflashctl.errors import Interrupted
+
         return _report(call, Interrupted())
     return code if isinstance(code, int) else 0
 
@@ -191,6 +195,7 @@ def _leave_in_order() -> None:
 
 def _guarded(call: Call, work: Callable[[], Any]) -> Any:
     """Do the work of a verb; every error becomes words and an exit code."""
+    from dflashctl.errors import DflashError, Internal, Interrupted
     from dflashctl.view.console import ReaderGone
 
     try:

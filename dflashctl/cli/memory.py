@@ -6,7 +6,6 @@ runs, checkpoints and archives by target, the newest first. Losing it costs noth
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -47,6 +46,8 @@ def _place(environ: Mapping[str, str]) -> Path:
 
 
 def _read(environ: Mapping[str, str]) -> _Names:
+    import json
+
     try:
         known = json.loads(_place(environ).read_text(encoding="utf-8"))
         return {
@@ -58,6 +59,7 @@ def _read(environ: Mapping[str, str]) -> _Names:
 
 
 def _write(environ: Mapping[str, str], known: _Names) -> None:
+    import json
     import os
     import tempfile
     from contextlib import suppress

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from dflashctl.errors import Internal
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -71,6 +69,8 @@ def on_target(
                 lambda: job.here(counted, found.task, tell), found.task, target.name
             )
         case _:
+            from dflashctl.errors import Internal
+
             raise Internal(what=f"the optimiser on {target.name} answered nonsense")
     return Found(report=report, task=found.task, fingerprint=found.dataset)
 
