@@ -1,25 +1,31 @@
-"""Lengths in numpy's files and in Megatron's indices, a piece at a time."""
+"""Lengths in numpy's files and in Megatron's indices, a piece at a time, without numpy."""
 
 from __future__ import annotations
 
+import ast
 import struct
+import sys
 import zipfile
+from array import array
 from collections.abc import Iterator
+from itertools import chain, islice
+from operator import sub
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
-
-import numpy as np
+from typing import IO, TYPE_CHECKING
 
 from dflashctl.buckets.columns import COLUMNS, OFFSETS, choose
 from dflashctl.buckets.failures import BadDataset, BadLengths
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Integers = NDArray[np.int64]
-    Piece = tuple[Integers, float]
+    Piece = tuple[array[int], float]
 
 _PIECE = 1 << 20
+_MAGIC = b"\x93NUMPY"
+_CODES = {"i1": "b", "u1": "B", "i2": "h", "u2": "H", "i4": "i", "u4": "I", "i8": "q", "u8": "q"}
+"""How numpy names the kinds of whole numbers, and how Python's arrays do. No length needs the
+64th bit: where it is set, the number is refused as one below zero."""
+_HEADER = 10_000
+"""Longer headers are not parsed, nor does numpy: that of one array of numbers is short."""
 _IDX = struct.Struct("<9sQBQQ")
 """Megatron's header: magic, version, a code for the tokens' type, sequences, documents."""
 _IDX_MAGIC = b"MMIDIDX\x00\x00"
@@ -37,7 +43,9 @@ def npz(path: str, column: str | None) -> Iterator[Piece]:
     """One array of an archive."""
     try:
         with zipfile.ZipFile(path) as archive:
-            names = [name.removesuffix(".npy") for name in archive.namelist()]
+            names = [
+                name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")
+            ]
             known = (*COLUMNS[:-2], "lengths", *OFFSETS)
             only = names[0] if len(names) == 1 and column is None else None
             name = only or choose(path, names, column, known)
@@ -59,44 +67,50 @@ def idx(path: str, _column: str | None) -> Iterator[Piece]:
         # After the lengths (4 bytes each) come where they begin, and the documents.
         if Path(path).stat().st_size < _IDX.size + 12 * sequences + 8 * documents:
             raise _truncated(path, f"{sequences:,} sequences do not fit into it")
-        yield from _pieces(file, path, np.dtype("<i4"), sequences)
+        yield from _pieces(file, path, "<i4", sequences)
 
 
 def _array(file: IO[bytes], path: str) -> Iterator[Piece]:
+    head = file.read(8)
+    width = 2 if head[6:7] == b"\x01" else 4
+    size = int.from_bytes(file.read(width), "little")
+    text = file.read(size) if head.startswith(_MAGIC) and size <= _HEADER else b""
     try:
-        version = np.lib.format.read_magic(file)
-        header = (
-            np.lib.format.read_array_header_1_0
-            if version == (1, 0)
-            else np.lib.format.read_array_header_2_0
-        )
-        shape, _, dtype = header(file)
-    except (ValueError, EOFError) as error:
-        raise BadDataset("unreadable", f"{path}: {error}", path=path) from error
-    if len(shape) != 1 or dtype.kind not in "iu":
-        text = f"{path} holds {dtype} of shape {shape}; lengths are one row of whole numbers"
-        raise BadLengths("not-integers", text)
-    yield from _pieces(file, path, dtype, shape[0])
+        header = ast.literal_eval(text.decode("latin-1").strip())
+        kind, shape = str(header["descr"]), tuple(header["shape"])
+    except (KeyError, MemoryError, RecursionError, SyntaxError, TypeError, ValueError) as error:
+        text_of = f"{path} does not begin as numpy's files of one array do"
+        raise BadDataset("unreadable", text_of, path=path) from error
+    if kind[1:] not in _CODES or len(shape) != 1 or type(shape[0]) is not int:
+        what = f"{path} holds {kind[:40]} of shape {str(shape)[:40]}"
+        raise BadLengths("not-integers", f"{what}; lengths are one row of whole numbers")
+    yield from _pieces(file, path, kind, shape[0])
 
 
-def _pieces(file: IO[bytes], path: str, dtype: np.dtype[Any], count: int) -> Iterator[Piece]:
+def _pieces(file: IO[bytes], path: str, kind: str, count: int) -> Iterator[Piece]:
+    swapped = kind[0] == (">" if sys.byteorder == "little" else "<")
     done = 0
     while done < count:
+        piece = array(_CODES[kind[1:]])
         wanted = min(_PIECE, count - done)
-        data = file.read(wanted * dtype.itemsize)
-        if len(data) < wanted * dtype.itemsize:
-            got = done + len(data) // dtype.itemsize
+        data = file.read(wanted * piece.itemsize)
+        if len(data) < wanted * piece.itemsize:
+            got = done + len(data) // piece.itemsize
             raise _truncated(path, f"it holds {got:,} of {count:,} lengths")
+        piece.frombytes(data)
+        if swapped:
+            piece.byteswap()
         done += wanted
-        yield np.frombuffer(data, dtype=dtype).astype(np.int64), done / count
+        yield piece, done / count
 
 
 def _differences(pieces: Iterator[Piece]) -> Iterator[Piece]:
     """Lengths of what lies between offsets."""
-    last = np.zeros(0, dtype=np.int64)
+    last: list[int] = []
     for piece, share in pieces:
-        yield np.diff(piece, prepend=last), share
-        last = piece[-1:]
+        before = chain(last, piece)
+        yield array("q", map(sub, piece if last else islice(piece, 1, None), before)), share
+        last = [piece[-1]]
 
 
 def _truncated(path: str, why: str) -> BadDataset:

@@ -37,6 +37,12 @@ def offenders(problem: str, words: str, count: int, first: Iterable[tuple[int, i
     return BadLengths(problem, f"{samples} {words} ({some}{more})", count=count, first=named)
 
 
+def constant(samples: int, length: int) -> BadLengths:
+    """The error for samples that are all of one length."""
+    text = f"all {samples:,} samples have length {length:,}: buckets are of no use to them"
+    return BadLengths("constant", text, count=samples)
+
+
 class BadBoundaries(BucketsError):
     """Boundaries that do not ascend from 0 to above every length."""
 

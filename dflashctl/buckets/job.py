@@ -19,9 +19,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dflashctl.buckets import plain
-from dflashctl.buckets.failures import BadDataset, BadLengths, BucketsError, MissingLibrary
+from dflashctl.buckets.failures import (
+    BadDataset,
+    BadLengths,
+    BucketsError,
+    MissingLibrary,
+    constant,
+)
 
 if TYPE_CHECKING:
+    from dflashctl.buckets.files import Progress
     from dflashctl.buckets.histogram import Histogram
 
 # How far a stage of the work is: its name, and a share from 0 to 1.
@@ -43,7 +50,7 @@ def run(task: dict[str, Any], tell: Tell) -> dict[str, Any]:
     except ImportError:
         if task["needs_numpy"]:
             raise MissingLibrary("numpy", path="optimising") from None
-        return {"counted": plain.packed(plain.count(task["path"], task["column"], tell))}
+        return {"counted": plain.packed(plain.count(task, _reading(tell)))}
     del np
     from dflashctl.buckets import report
 
@@ -63,6 +70,8 @@ def here(counted: str, task: dict[str, Any], tell: Tell) -> dict[str, Any]:
 
     pairs = np.array(sorted(plain.unpacked(counted).items()), dtype=np.int64).reshape(-1, 2)
     histogram = Histogram(lengths=pairs[:, 0], counts=pairs[:, 1])
+    if histogram.lengths.size == 1 < histogram.samples:
+        raise constant(histogram.samples, histogram.longest)
     return report.report(histogram, task, tell)
 
 
@@ -89,10 +98,14 @@ def _histogram(task: dict[str, Any], tell: Tell) -> Histogram:
     from dflashctl.buckets import dataset
     from dflashctl.buckets import histogram as made
 
+    chunks = dataset.chunks(
+        task["path"], column=task["column"], format=task["format"], progress=_reading(tell)
+    )
+    return made.from_chunks(dataset.checked(chunks, task["settings"]["token_budget"]))
+
+
+def _reading(tell: Tell) -> Progress:
     def progress(done: int, total: int) -> None:
         tell("reading", done / total if total else 1.0)
 
-    chunks = dataset.chunks(
-        task["path"], column=task["column"], format=task["format"], progress=progress
-    )
-    return made.from_chunks(dataset.checked(chunks, task["settings"]["token_budget"]))
+    return progress

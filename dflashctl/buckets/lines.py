@@ -1,30 +1,27 @@
-"""Lengths in files of lines: plain numbers, CSV, JSON."""
+"""Lengths in files of lines, without numpy: plain numbers, CSV, JSON."""
 
 from __future__ import annotations
 
 import csv as csv_module
 import json
 import re
+from array import array
 from collections.abc import Iterator
 from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-import numpy as np
-
 from dflashctl.buckets.columns import choose
 from dflashctl.buckets.failures import BadDataset, BadLengths
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Integers = NDArray[np.int64]
-    Piece = tuple[Integers, float]
+    Piece = tuple[array[int], float]
 
 _BLOCK = 1 << 22
 _ROWS = 1 << 16
-_COMMA = 44
+_FIELD = (1 << 31) - 1
+"""Longer fields are refused: a text of a sample may well be above the csv module's 128 KiB."""
 
 
 def txt(path: str, _column: str | None) -> Iterator[Piece]:
@@ -32,7 +29,7 @@ def txt(path: str, _column: str | None) -> Iterator[Piece]:
     with Path(path).open("rb") as file:
         for block, share, first in _blocks(file):
             try:
-                numbers = np.array(list(map(int, block.split())), dtype=np.int64)
+                numbers = array("q", map(int, block.split()))
             except ValueError:
                 raise _not_numbers(path, block, first) from None
             yield numbers, share
@@ -83,10 +80,11 @@ def _separated(path: str, column: str | None, delimiter: str) -> Iterator[Piece]
     with Path(path).open("rb") as file:
         text = TextIOWrapper(file, encoding="utf-8-sig", newline="")
         size = Path(path).stat().st_size
+        csv_module.field_size_limit(_FIELD)
         rows = csv_module.reader(text, delimiter=delimiter)
         header = next(rows, [])
-        if len(header) == 1 and column is None and header[0].strip().lstrip("-").isdigit():
-            yield np.array([int(header[0])], dtype=np.int64), 0.0
+        if len(header) == 1 and column is None and _is_whole(header[0]):
+            yield array("q", [int(header[0])]), 0.0
             at, times = 0, None
         else:
             names = [name.strip() for name in header]
@@ -95,8 +93,10 @@ def _separated(path: str, column: str | None, delimiter: str) -> Iterator[Piece]
         while some := list(islice(rows, _ROWS)):
             try:
                 kept = [row for row in some if row]
-                lengths = np.array([int(row[at]) for row in kept], dtype=np.int64)
+                lengths = array("q", [int(row[at]) for row in kept])
                 counts = None if times is None else [int(row[times]) for row in kept]
+                if counts and min(counts) < 0:
+                    raise ValueError("a count below zero")
             except (ValueError, IndexError) as error:
                 raise _bad_row(path, rows.line_num - len(some), some, at) from error
             share = file.tell() / size
@@ -107,42 +107,52 @@ def _separated(path: str, column: str | None, delimiter: str) -> Iterator[Piece]
 def _bad_row(path: str, line: int, rows: list[list[str]], at: int) -> BadLengths:
     for number, row in enumerate(rows, line + 1):
         value = row[at] if at < len(row) else ""
-        if row and not value.strip().lstrip("-").isdigit():
+        if row and not _is_whole(value):
             text = f"{path}, line {number:,}: {value[:40]!r} is no whole number"
             return BadLengths("not-integers", text)
-    return BadLengths("not-integers", f"{path} has counts that are no whole numbers")
+    return BadLengths("not-integers", f"{path} has counts that are none")
 
 
-def _repeated(lengths: Integers, counts: list[int]) -> Iterator[Integers]:
+def _is_whole(text: str) -> bool:
+    try:
+        int(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _repeated(lengths: array[int], counts: list[int]) -> Iterator[array[int]]:
     """A histogram's samples, not too many at a time."""
-    for length, count in zip(lengths.tolist(), counts, strict=True):
+    for length, count in zip(lengths, counts, strict=True):
         for begin in range(0, count, _BLOCK):
-            yield np.full(min(_BLOCK, count - begin), length, dtype=np.int64)
+            yield array("q", [length]) * min(_BLOCK, count - begin)
 
 
-def _plain_numbers(block: bytes, name: str) -> Integers | None:
+def _plain_numbers(block: bytes, name: str) -> array[int] | None:
     """The numbers of a field, if the lines are so plain that no parsing is needed.
 
-    They are where each line has one pair of braces and one key of this name, before a
-    whole number: then nothing is nested, and in a string the key's quotes would be escaped.
+    They are where each line begins with its one brace that opens, and has one that closes and
+    one key of this name, before a whole number: then nothing is nested, and in a string the
+    key's quotes would be escaped.
     """
     key = json.dumps(name).encode()
     lines = block.count(b"\n") + (not block.endswith(b"\n"))
-    if not block.count(b"{") == block.count(b"}") == block.count(key) == lines:
+    begun = block.count(b"\n{") + block.startswith(b"{")
+    if not begun == block.count(b"{") == block.count(b"}") == block.count(key) == lines:
         return None
     values = re.findall(re.escape(key) + rb"[ \t]*:[ \t]*(-?\d+)[ \t]*[,}]", block)
-    return np.array(list(map(int, values)), dtype=np.int64) if len(values) == lines else None
+    return array("q", map(int, values)) if len(values) == lines else None
 
 
-def _by_line(path: str, block: bytes, name: str, first: int) -> Integers:
+def _by_line(path: str, block: bytes, name: str, first: int) -> array[int]:
     key = json.dumps(name).encode()
-    lengths = []
+    lengths = array("q")
     for number, line in enumerate(block.split(b"\n"), first):
         if not line.strip():
             continue
         length = None if name == "attention_mask" else _plain_list(line, key)
         lengths.append(_parsed(path, line, name, number) if length is None else length)
-    return np.array(lengths, dtype=np.int64)
+    return lengths
 
 
 def _plain_list(line: bytes, key: bytes) -> int | None:
@@ -161,17 +171,20 @@ def _plain_list(line: bytes, key: bytes) -> int | None:
         or not line.rstrip().endswith(b"}")
     ):
         return None
-    commas = int(np.count_nonzero(np.frombuffer(inner, dtype=np.uint8) == _COMMA))
-    return commas + 1 if inner.strip() else 0
+    return inner.count(b",") + 1 if inner.strip() else 0
 
 
 def _parsed(path: str, line: bytes, name: str, number: int) -> int:
     value = _object(path, line, number).get(name)
-    if isinstance(value, list):
-        return sum(value) if name == "attention_mask" else len(value)
+    if isinstance(value, list) and name != "attention_mask":
+        return len(value)
+    if isinstance(value, list) and all(isinstance(each, int) for each in value):
+        return sum(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    text = f"{path}, line {number:,}: {name} is {value!r:.40}, neither a whole number nor a list"
+    text = (
+        f"{path}, line {number:,}: {name} is {value!r:.40}, neither a whole number nor a fit list"
+    )
     raise BadDataset("wrong-column", text, path=path)
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from dflashctl.buckets.columns import choose
 from dflashctl.buckets.failures import BadDataset, MissingLibrary
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     Integers = NDArray[np.int64]
@@ -63,8 +63,14 @@ def saved(path: str, column: str | None) -> Iterator[Piece]:
     """A folder that ``save_to_disk`` wrote. A selection of rows that it holds is honoured."""
     folder = Path(path)
     state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
-    files = [str(folder / each["filename"]) for each in state.get("_data_files") or ()]
-    picked = [str(folder / each["filename"]) for each in state.get("_indices_data_files") or ()]
+    try:
+        files, picked = (
+            [str(folder / each["filename"]) for each in state.get(name) or ()]
+            for name in ("_data_files", "_indices_data_files")
+        )
+    except (AttributeError, KeyError, TypeError) as error:
+        text = f"{folder}/state.json is none that save_to_disk wrote"
+        raise BadDataset("unreadable", text, path=path) from error
 
     def all_rows() -> Iterator[Piece]:
         for at, file in enumerate(files):
@@ -74,7 +80,9 @@ def saved(path: str, column: str | None) -> Iterator[Piece]:
     if not picked:
         yield from all_rows()
         return
-    rows = np.concatenate([lengths for lengths, _ in all_rows()])
+    import numpy as np
+
+    rows = np.concatenate([np.zeros(0, np.int64), *(lengths for lengths, _ in all_rows())])
     for file in picked:
         for indices, share in arrow(file, "indices"):
             if indices.size and not 0 <= indices.min() <= indices.max() < rows.size:
@@ -85,11 +93,14 @@ def saved(path: str, column: str | None) -> Iterator[Piece]:
 
 @contextmanager
 def _pyarrow(path: str) -> Iterator[None]:
-    """The absence of pyarrow and its complaints, as errors of ours."""
-    try:
-        from pyarrow import ArrowException
-    except ImportError as error:
-        raise MissingLibrary("pyarrow", path=path) from error
+    """The absence of numpy and pyarrow, and the latter's complaints, as errors of ours."""
+    for library in ("numpy", "pyarrow"):
+        try:
+            import_module(library)
+        except ImportError as error:
+            raise MissingLibrary(library, path=path) from error
+    from pyarrow import ArrowException
+
     try:
         yield
     except ArrowException as error:
@@ -99,11 +110,15 @@ def _pyarrow(path: str) -> Iterator[None]:
 
 def _lengths(path: str, name: str, values: Any) -> Integers:
     """What a column says of its rows' lengths."""
+    import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
 
     kind = values.type
-    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    is_list = any(
+        is_one(kind)
+        for is_one in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    )
     if values.null_count:
         text = f"{path}: {values.null_count:,} rows have no {name}"
         raise BadDataset("wrong-column", text, path=path)
@@ -113,7 +128,12 @@ def _lengths(path: str, name: str, values: Any) -> Integers:
     counts = pc.list_value_length(values) if is_list else values
     lengths: Integers = counts.to_numpy(zero_copy_only=False).astype(np.int64)
     if is_list and name == "attention_mask":
-        mask = values.flatten().to_numpy(zero_copy_only=False).astype(np.int64)
+        flat = values.flatten()
+        fit = pa.types.is_integer(flat.type) or pa.types.is_boolean(flat.type)
+        if not fit or flat.null_count:
+            text = f"{path}: {name} has {kind}, with something that is no whole number"
+            raise BadDataset("wrong-column", text, path=path)
+        mask = flat.to_numpy(zero_copy_only=False).astype(np.int64)
         before = np.concatenate([[0], np.cumsum(mask)])
         ends = np.cumsum(lengths)
         lengths = before[ends] - before[ends - lengths]

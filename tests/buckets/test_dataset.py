@@ -2,8 +2,10 @@
 
 import csv
 import json
+import os
 import struct
 import sys
+import zipfile
 from contextlib import suppress
 
 import numpy as np
@@ -413,6 +415,79 @@ def test_without_pyarrow_it_is_asked_for_by_its_name(tmp_path, name, monkeypatch
     assert (raised.value.library, raised.value.path) == ("pyarrow", str(tmp_path / name))
     np.save(tmp_path / "a.npy", np.array(LENGTHS))
     assert found(tmp_path / "a.npy") == LENGTHS
+
+
+ODD = {
+    "raw.npz": lambda path: archive(path, "length", b"no array"),
+    "bent.npz": lambda path: archive(path, "length.npy", bytes(range(256)) * 40, bent=True),
+    "big.csv": lambda path: path.write_text("length\n5\n99999999999999999999\n"),
+    "big.txt": lambda path: path.write_text("5 99999999999999999999"),
+    "big.jsonl": lambda path: path.write_text('{"length": 99999999999999999999}\n'),
+    "deep.jsonl": lambda path: path.write_text('{"length": 5}\n' + "[" * 100_000),
+    "mask.jsonl": lambda path: path.write_text('{"attention_mask": [[1]]}\n'),
+    "mask.parquet": lambda path: write_parquet(path, attention_mask=[["a"], ["b"]]),
+    "counts.csv": lambda path: path.write_text("length,count\n5,3\n9,-1\n"),
+    "power.csv": lambda path: path.write_text("\u00b2\n5\n"),
+    "objects.npy": lambda path: np.save(path, np.array([1, {}], dtype=object), allow_pickle=True),
+    "header.npy": lambda path: path.write_bytes(b"\x93NUMPY\x02\0\xf0\xff\xff\xff{"),
+    "nested.npy": lambda path: path.write_bytes(b"\x93NUMPY\x01\0\x10\x27" + b"(" * 10_000),
+    "two.npy": lambda path: np.save(path, np.ones((3, 4), int)),
+    "none.npy": lambda path: np.save(path, np.array(5)),
+    "pipe.txt": os.mkfifo,
+    "loop.txt": lambda path: path.symlink_to(path.name),
+    "list": lambda path: saved_state(path, "[]"),
+    "nameless": lambda path: saved_state(path, '{"_data_files": [{}]}'),
+    "indices": lambda path: saved_state(path, '{"_indices_data_files": [{"filename": "x"}]}'),
+    "splits": lambda path: saved_state(path, '{"splits": [5]}', "dataset_dict.json"),
+    "splitless": lambda path: saved_state(path, "[]", "dataset_dict.json"),
+}
+
+
+def archive(path, name, content, *, bent=False):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr(name, content)
+    if bent:
+        data = bytearray(path.read_bytes())
+        data[60:80] = b"\xff" * 20
+        path.write_bytes(data)
+
+
+def saved_state(folder, content, name="state.json"):
+    folder.mkdir()
+    (folder / name).write_text(content)
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_whatever_lies_there_the_error_is_one_of_ours(tmp_path, name):
+    ODD[name](tmp_path / name)
+    assert problem_of(tmp_path / name)
+
+
+def test_a_pattern_does_not_follow_links_to_folders(tmp_path):
+    for link in ("a", "b"):
+        (tmp_path / link).symlink_to(tmp_path)
+    (tmp_path / "deep").mkdir()
+    np.save(tmp_path / "deep" / "1.npy", np.array(LENGTHS))
+    np.save(tmp_path / ".hidden.npy", np.array(LENGTHS))
+    assert found(tmp_path / "**" / "*.npy") == LENGTHS
+
+
+def test_texts_beside_the_lengths_may_be_long(tmp_path):
+    write_csv(tmp_path / "a.csv", text=["a" * 200_000, "b"], length=[5, 7])
+    assert found(tmp_path / "a.csv") == [5, 7]
+
+
+def test_blank_lines_hide_no_nested_record(tmp_path):
+    (tmp_path / "a.jsonl").write_text(
+        '{"meta": {"length": 5}, "length": 7}\n\n' * 2 + '{"length": 8}'
+    )
+    assert found(tmp_path / "a.jsonl") == [7, 7, 8]
+
+
+def test_lists_of_one_size_have_that_size(tmp_path):
+    lists = pa.array([[1, 2], [3, 4]], pa.list_(pa.int32(), 2))
+    write_parquet(tmp_path / "a.parquet", input_ids=lists)
+    assert np.concatenate(list(dataset.chunks(str(tmp_path / "a.parquet")))).tolist() == [2, 2]
 
 
 @given(st.binary(max_size=200), st.sampled_from(sorted(dataset.FORMATS)))

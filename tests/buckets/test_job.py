@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dflashctl.buckets import dataset, histogram, job, plain
+from dflashctl.buckets import histogram, job, plain
 from dflashctl.buckets.failures import BadDataset, BadLengths, MissingLibrary, NoSuchPlan
 
 LENGTHS = np.concatenate([np.arange(5, 300), np.full(200, 700), np.arange(1000, 2000, 3)])
@@ -121,47 +121,47 @@ def test_without_numpy_the_lengths_are_counted_and_the_report_is_the_same_here(
     assert complaint["detail"]["python"] == sys.executable
 
 
-@pytest.mark.parametrize("kind", ["i1", "u2", "<i4", ">i4", "<i8", ">u8"])
-def test_plain_arrays_are_counted_as_numpy_would(tmp_path: Path, kind: str) -> None:
-    np.save(tmp_path / "a.npy", (np.arange(100) % 90 + 1).astype(kind))
-    counted = plain.count(str(tmp_path / "a.npy"), None, quiet)
-    assert counted == {n: 2 if n <= 10 else 1 for n in range(1, 91)}
-
-
-def test_plain_lines_are_counted_in_every_shard(tmp_path: Path) -> None:
+def test_without_numpy_lengths_are_told_from_files_as_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.save(tmp_path / "a.npy", np.arange(3, 90, dtype=">i2"))
+    np.save(tmp_path / "offsets.npy", np.array([0, 5, 8, 20]))
+    np.savez_compressed(tmp_path / "a.npz", seqlen=np.arange(3, 90))
     (tmp_path / "a.txt").write_text("3\n5\n\n3\n")
-    (tmp_path / "b.csv").write_text("id,length\n1,3\n2,7\n")
-    (tmp_path / "c.jsonl").write_text('{"input_ids": [1, 2, 3]}\n{"length": 8}\n')
-    counted = plain.count(str(tmp_path), None, quiet)
-    assert counted == {3: 4, 5: 1, 7: 1, 8: 1}
-    assert plain.unpacked(plain.packed(counted)) == counted
-    lengths = dataset.chunks(str(tmp_path / "b.csv"))
-    assert plain.count(str(tmp_path / "b.*"), None, quiet) == {3: 1, 7: 1}
-    assert np.concatenate(list(lengths)).tolist() == [3, 7]
+    (tmp_path / "headless.csv").write_text("3\n7\n")
+    (tmp_path / "histogram.csv").write_text("length,count\n3,20\n7,1\n")
+    (tmp_path / "ids.jsonl").write_text('{"input_ids": [1, 2, 3]}\n{"input_ids": [7]}\n')
+    (tmp_path / "mask.jsonl").write_text('{"attention_mask": [1, 1, 0]}\n{"attention_mask": [1]}\n')
+    (tmp_path / "train-00000-of-00002.tsv").write_text("id\tlength\n1\t3\n")
+    (tmp_path / "train-00001-of-00002.tsv").write_text("id\tlength\n1\t9\n")
+    places = [*tmp_path.glob("*[a-z].*"), tmp_path / "train-*.tsv"]
+    assert len(places) == 9
+    given = [task(place, count=2, max_length=None) for place in places]
+    (tmp_path / "a.parquet").write_bytes(b"PAR1")
+    numeric = [job.run(each, quiet)["report"]["histogram_sha256"] for each in given]
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "numpy", None)
+        counted = [job.run(each, quiet)["counted"] for each in given]
+        with pytest.raises(MissingLibrary, match="without numpy"):
+            job.run(task(tmp_path / "a.parquet"), quiet)
+    reports = [job.here(*each, quiet) for each in zip(counted, given, strict=True)]
+    assert [report["histogram_sha256"] for report in reports] == numeric
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "error"),
-    [
-        ("a.txt", b"3\nx\n", BadLengths),
-        ("a.txt", b"3\n0\n", BadLengths),
-        ("a.txt", b"", BadLengths),
-        ("a.csv", b"id\n1\n", BadDataset),
-        ("a.parquet", b"PAR1", MissingLibrary),
-        ("a.npy", b"\x93NUMPY\x01\x00\x02\x00{}", MissingLibrary),
-        ("b.npy", None, BadDataset),
-    ],
-)
-def test_what_cannot_be_counted_plainly_is_told(
-    tmp_path: Path, name: str, content: bytes | None, error: type[Exception]
+    ("content", "problem"),
+    [("", "empty"), ("3 0", "zero"), ("3 -7", "negative"), ("5 5", "constant"),
+     ("5 9000", "above-budget")],
+)  # fmt: skip
+def test_what_was_counted_without_numpy_is_looked_at_here(
+    tmp_path: Path, content: str, problem: str
 ) -> None:
-    path = tmp_path / name
-    if content is None:
-        np.save(path, np.arange(1, 100))
-        content = path.read_bytes()[:-8]
-    path.write_bytes(content)
-    with pytest.raises(error):
-        plain.count(str(path), None, quiet)
+    (tmp_path / "a.txt").write_text(content)
+    given = task(tmp_path / "a.txt", count=1, max_length=None)
+    counted = plain.packed(plain.count(given, lambda _, __: None))
+    with pytest.raises(BadLengths) as caught:
+        job.here(counted, given, quiet)
+    assert caught.value.problem == problem
 
 
 # --- the process ----------------------------------------------------------------------
@@ -181,9 +181,9 @@ def test_the_process_answers_in_lines_and_ends_with_its_input(npy: Path, tmp_pat
     assert said[-1]["result"]["report"]["samples"] == LENGTHS.size
 
     # One that would go on for long: nobody is left to listen.
-    pipe = tmp_path / "endless.txt"
-    subprocess.run(("mkfifo", str(pipe)), check=True)
-    line = json.dumps({"task": task(pipe)}).encode() + b"\n"
+    np.save(tmp_path / "wide.npy", np.arange(1, 8000))
+    endless = task(tmp_path / "wide.npy", max_length=8192, prove=True)
+    line = json.dumps({"task": endless}).encode() + b"\n"
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None

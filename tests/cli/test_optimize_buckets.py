@@ -192,7 +192,7 @@ def test_an_agent_is_asked_with_the_settings_and_the_interpreter(world: World, d
 def test_counted_lengths_are_optimised_here(world: World, data: Path) -> None:
     from dflashctl.buckets import plain
 
-    counted = plain.count(str(data), None, lambda _, __: None)
+    counted = plain.count(task(world), lambda _, __: None)
     found(world, counted=plain.packed(counted))
     told = answer(world, "-t", "dflash", target="kpro6/dflash")
     assert told["boundaries"] == answer(world)["boundaries"]
