@@ -140,7 +140,7 @@ def _mistake(error: e.UserMistake) -> Words:  # noqa: PLR0911 - one a branch
             return _mistake_here(error)
 
 
-_DATASET_REMEDY = "See docs/optimize-buckets.md for what can be read and how it is named."
+_DATASET_REMEDY = "What can be read, and how: docs/optimize-buckets.md in dflashctl's repository."
 _DATASET_REMEDIES = {
     "above-longest": "Give a larger token budget (--token-budget), or leave these samples out.",
     "above-budget": "Give a larger token budget (--token-budget), or leave these samples out.",
@@ -276,7 +276,8 @@ def _way(error: e.Unreachable | e.HostKeyProblem | e.NotLetIn | e.TargetLacks) -
                 message=f"on {error.address} we are {error.user}, and pct works for root only.",
                 details=(f"it says: {error.reason}",) if error.reason else (),
                 next=f"{UNTOUCHED} Arrive as root: `user: root` at the host in the inventory, or "
-                "root@HOST. docs/getting-started.md shows how to keep root's key narrow.",
+                "root@HOST. How to keep root's key narrow, or do without: "
+                "docs/getting-started.md in dflashctl's repository.",
             )
         case e.NotLetIn():
             tried = f" Tried: {', '.join(error.tried)}." if error.tried else ""
