@@ -241,7 +241,11 @@ def _usage(call: Call, error: typer.TyperException) -> int:
         meant = f"dflashctl {option}{_VALUES.get(option, '')} {path.partition(' ')[2]}"
         show_usage(call.screen, f"{option} goes before the verb: {meant}", "dflashctl -h")
     else:
-        show_usage(call.screen, error.format_message(), f"{path} -h")
+        message = error.format_message().replace("Value error, ", "")
+        options = ctx.command.params if ctx is not None else ()
+        if "extra argument" in message and any("-t" in one.opts for one in options):
+            message += ". A target is named with -t."
+        show_usage(call.screen, message, f"{path} -h")
     return 2
 
 

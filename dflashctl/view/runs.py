@@ -35,10 +35,12 @@ def show_runs(screen: Screen, target: str, listed: RunsListed) -> None:
     if not listed.runs:
         screen.show(Text(f"no run on record on {one_line(target)}"))
         return
-    wide, narrow = _rows(listed, _COLUMNS), _rows(listed, _COLUMNS[:-2])
-    screen.show(wide if fits(screen.out, wide) else narrow)
+    # Where the window is too narrow for all columns, the last of them are left out.
+    tables = [_rows(listed, _COLUMNS[:count]) for count in _COUNTS]
+    screen.show(next((table for table in tables if fits(screen.out, table)), tables[-1]))
 
 
+_COUNTS = (7, 5, 4, 2, 1)
 _COLUMNS = ("RUN", "STATE", "LASTED", "STEP", "RELEASE", "LOSS", "BY")
 
 
@@ -49,7 +51,12 @@ def _rows(listed: RunsListed, columns: tuple[str, ...]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for title in columns:
         right = title in ("STEP", "LOSS")
-        table.add_column(title, no_wrap=True, justify="right" if right else "left")
+        table.add_column(
+            title,
+            no_wrap=title != "RUN",
+            overflow="fold",
+            justify="right" if right else "left",
+        )
     for run in listed.runs:
         name = Text(one_line(run.id), style=f"bold {ACCENT}" if run.id == listed.current else "")
         if run.id == listed.current:

@@ -46,7 +46,8 @@ def test_the_version_is_the_package_s(world: World) -> None:
     [
         (("bogus",), "No such command 'bogus'"),
         (("deploy", "--bogus"), "No such option: --bogus"),
-        (("status", "extra"), "unexpected extra argument"),
+        (("status", "extra"), "(extra). A target is named with -t."),
+        (("completion", "tcsh"), "'tcsh' is not one of"),
         (("logs", "-n", "-1"), "-n"),
         (("logs", "-n", "many"), "-n"),
         (("--color", "blue", "status"), "'blue' is not one of"),

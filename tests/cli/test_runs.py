@@ -37,6 +37,15 @@ def test_runs_alone_is_the_list_with_the_current_one_marked(past: World) -> None
     assert past.run("runs", "list").out == result.out
 
 
+@pytest.mark.parametrize("width", [64, 45, 34])
+def test_in_a_narrow_window_columns_are_left_out_and_none_is_cut(past: World, width: int) -> None:
+    past.environ["COLUMNS"] = str(width)
+    out = past.run("runs").out
+    assert max(map(len, out.splitlines())) <= width
+    assert "…" not in out
+    assert RUNNING.id in out
+
+
 def test_without_runs_the_list_says_so(world: World) -> None:
     assert world.run("runs").out == "no run on record on here\n"
     assert world.run("runs", "show").code == 2
