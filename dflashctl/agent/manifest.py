@@ -22,7 +22,7 @@ from dflashctl.agent.keeping import ArchiveSeen, StoreSpec
 from dflashctl.agent.records import read_json
 
 PARTIAL = ".partial-"
-PIECE = 1 << 20
+PIECE = 1 << 18
 # Called with how many more bytes are done.
 Tick = Callable[[int], None]
 

@@ -5,17 +5,14 @@ Where there is no GNU tar Python's own does it, which takes far longer on many s
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import tarfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -48,42 +45,33 @@ def pack(base: str, names: Path, data: Path, form: str) -> None:
     """Write the paths listed in ``names`` (each ended by a NUL, below ``base``) as a stream.
 
     Raises:
-        OSError: where it is written to; ENOSPC when that is full.
-        AgentError: ``stream_failed`` when a program failed, as when a file has gone.
+        OSError: where it is written to.
+        AgentError: ``disk_full``; ``stream_failed`` when a program failed for another reason,
+            as when a file has gone.
     """
+    programs: list[subprocess.Popen[bytes]] = []
     with data.open("xb") as out:
-        sink, source = _pipe_pair()
-        writer = threading.Thread(target=_write_tar, args=(base, names, sink), daemon=True)
-        programs: list[subprocess.Popen[bytes]] = []
         try:
+            if form == "tar.zst":
+                sink, source = _pipe_pair()
+                words = ("zstd", "-q", "-T0", "-1")
+                programs.append(_popen(words, stdin=source, stdout=out))
+                os.close(source)
+            else:
+                sink = os.dup(out.fileno())
             if has_gnu_tar():
                 programs.append(_tar(base, names, sink))
                 os.close(sink)
             else:
-                writer.start()
-            if form == "tar.zst":
-                inner, after = source, _pipe_pair()
-                words = ("zstd", "-q", "-T0", "-1")
-                programs.append(_popen(words, stdin=inner, stdout=after[0]))
-                os.close(inner)
-                os.close(after[0])
-                source = after[1]
-            _drain(source, out.fileno())
+                _write_tar(base, names, sink)
+            for program in programs[::-1]:
+                told(program.wait(), data.parent)
         except BaseException:
             for program in programs:
                 program.kill()
+                program.wait()
             raise
-        finally:
-            os.close(source)
-            codes = [program.wait() for program in programs]
-            if writer.ident is not None:
-                writer.join()
-        if any(codes):
-            raise AgentError("stream_failed", path=base, codes=codes)
         os.fsync(out.fileno())
-        # So that reading back reads the disk.
-        with suppress(OSError):
-            os.posix_fadvise(out.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _pipe_pair() -> tuple[int, int]:
@@ -107,9 +95,9 @@ def _tar(base: str, names: Path, sink: int) -> subprocess.Popen[bytes]:
 
 
 def _write_tar(base: str, names: Path, sink: int) -> None:
-    # A reader that gave up, or a file that has gone, cuts the stream: reading back tells.
+    # A reader that gave up says so by its exit code.
     with (
-        suppress(OSError),
+        suppress(BrokenPipeError),
         os.fdopen(sink, "wb") as out,
         tarfile.open(fileobj=out, mode="w|", format=tarfile.GNU_FORMAT) as tar,
     ):
@@ -117,26 +105,6 @@ def _write_tar(base: str, names: Path, sink: int) -> None:
             path = os.fsdecode(name)
             tar.add(os.path.join(base, path), arcname=path, recursive=False)
             cast("Any", tar).members.clear()
-
-
-def _drain(source: int, out: int) -> None:
-    """Everything from a pipe into a file, by the kernel alone where it can."""
-    move = partial(os.splice, source, out, PIPE) if hasattr(os, "splice") else None
-    while True:
-        if move is not None:
-            try:
-                if not move():
-                    return
-                continue
-            except OSError as error:
-                if error.errno != errno.EINVAL:
-                    raise
-                move = None
-        piece = os.read(source, PIPE)
-        if not piece:
-            return
-        while piece:
-            piece = piece[os.write(out, piece) :]
 
 
 @contextmanager

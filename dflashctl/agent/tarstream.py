@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import IO
 
 BLOCK = 512
-PIECE = 1 << 20
+PIECE = 1 << 18
 _ZEROS = bytes(1 << 16)
 _KINDS = {b"0": "file", b"\0": "file", b"S": "file", b"5": "dir", b"2": "link", b"1": "hard"}
 LONGEST_NAME = 1 << 16
