@@ -29,6 +29,8 @@ _COARSE = 300
 """How many candidates the default search begins with, at most."""
 _WINDOW = 9
 """How many places the refinement tries for each boundary at a time."""
+MOST_SAMPLES = 1024
+"""In a batch; the work grows with its square, and takes half a minute at this size."""
 _ROWS = 8
 """Left edges whose costs are worked out together."""
 
@@ -95,11 +97,18 @@ def optimize(
     Raises:
         BadLengths: a sample alone is above the token budget.
         BadBoundaries: the last boundary asked for is not above every length.
-        NoSuchPlan: so many buckets cannot be had under these rules.
+        NoSuchPlan: so many buckets cannot be had under these rules, or batches of more than
+            ``MOST_SAMPLES`` are allowed and possible.
     """
     rules = rules or Rules()
     wanted = sorted(set(counts))
     check_budget(histogram, packing)
+    most = min(packing.max_batch_size, packing.token_budget // int(histogram.lengths[0]))
+    if most > MOST_SAMPLES:
+        raise NoSuchPlan(
+            f"batches of up to {most:,} samples are too many to weigh up: take a maximum batch "
+            f"size of at most {MOST_SAMPLES:,}"
+        )
     search = _Search(histogram, packing, rules)
     search.check(wanted)
     quick = search.quick(wanted, None if prove else progress)

@@ -34,10 +34,8 @@ def report(histogram: Histogram, task: dict[str, Any], tell: Tell) -> dict[str, 
     Raises:
         NoSuchPlan, BadLengths, BadSettings: the task cannot be done with these lengths.
     """
-    packing = Packing(
-        token_budget=task["settings"]["token_budget"],
-        max_batch_size=task["settings"]["max_batch_size"],
-    )
+    settings = Settings(strategy="shuffle", **task["settings"])
+    packing = Packing(token_budget=settings.token_budget, max_batch_size=settings.max_batch_size)
     rules = Rules(align=task["align"], last=task["max_length"])
     stage = "proving" if task["prove"] else "optimising"
     plan = optimize(
@@ -48,7 +46,7 @@ def report(histogram: Histogram, task: dict[str, Any], tell: Tell) -> dict[str, 
         prove=task["prove"],
         progress=lambda share: tell(stage, share),
     )[task["count"]]
-    settings = Settings(boundaries=plan.boundaries, **task["settings"])
+    settings = replace(settings, strategy="bucketed", boundaries=plan.boundaries)
     found = _buckets(plan.boundaries, plan.expected)
     current = _current(histogram, task["current"], packing)
     strategies = _strategies(histogram, settings, current, tell) if task["compare"] else None
@@ -132,6 +130,7 @@ def _strategies(
                 **{key: _finite(value) for key, value in asdict(given.mean).items()},
                 "spread": {key: _finite(value) for key, value in asdict(given.spread).items()},
                 "seeds": given.seeds,
+                "samples": lengths.size,
             }
         )
     return found

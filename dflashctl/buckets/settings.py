@@ -17,6 +17,8 @@ Order = Literal["random", "stratified"]
 
 VERSION = 1
 """Of the file's form and of the batches it gives: one version, one seed, the same batches."""
+_STEP = 1 << 20
+"""Batches in a step; an epoch has at least as many, each of which takes memory."""
 ENVIRONMENT = "DFLASH_BUCKETS"
 """The variable that names the file where training runs."""
 
@@ -66,6 +68,10 @@ class Settings:
             if not _is_integer(value) or not least <= value < 1 << bits:
                 text = f"{name} is a whole number from {least} to 2**{bits} - 1, not {value!r}"
                 raise BadSettings(text)
+        if self.step_batches > _STEP:
+            raise BadSettings(
+                f"ranks x accumulation is at most {_STEP:,}, not {self.step_batches:,}"
+            )
         for name, known in (("strategy", get_args(Strategy)), ("order", get_args(Order))):
             if getattr(self, name) not in known:
                 raise BadSettings(f"{name} is {' or '.join(known)}, not {getattr(self, name)!r}")

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from dflashctl.buckets.histogram import Histogram
 
+MOST = 1 << 21
+"""So many samples are simulated with: beyond that nothing changes but the pool, which grows."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulated:
@@ -67,6 +70,13 @@ def simulate(
     return Simulated(mean=Measures(**mean), spread=Measures(**spread), seeds=len(seeds))
 
 
-def samples_of(histogram: Histogram) -> NDArray[np.int64]:
-    """Lengths with this histogram, ascending: a dataset to simulate with."""
-    return np.repeat(histogram.lengths, histogram.counts)
+def samples_of(histogram: Histogram, most: int = MOST) -> NDArray[np.int64]:
+    """Lengths with this histogram, ascending: a dataset to simulate with.
+
+    Of more than ``most`` samples, so many of them at equal distances: the mix of lengths and
+    with it the padding stay the same, but memory does not grow with the dataset.
+    """
+    upto = np.cumsum(histogram.counts)
+    taken = min(histogram.samples, most)
+    places = np.arange(taken) * histogram.samples // taken
+    return histogram.lengths[np.searchsorted(upto, places, side="right")]

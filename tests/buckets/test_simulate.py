@@ -64,3 +64,10 @@ def test_several_seeds_give_a_mean_and_a_spread_and_tell_how_far_they_are():
 def test_a_histogram_stands_for_its_samples():
     counted = histogram.of(np.array([5, 3, 5, 9]))
     assert samples_of(counted).tolist() == [3, 5, 5, 9]
+
+
+def test_a_large_dataset_is_simulated_with_a_few_of_its_lengths() -> None:
+    whole = histogram.of(np.repeat(np.arange(10, 500), 40))
+    few = samples_of(whole, 490)
+    assert few.tolist() == list(range(10, 500))
+    assert samples_of(whole).tolist() == np.repeat(whole.lengths, whole.counts).tolist()
