@@ -242,10 +242,8 @@ def test_progress_rises_to_all():
 
 
 def test_batches_of_too_many_samples_are_refused_before_the_work_begins():
-    short = histogram_of({length: 1 for length in range(1, 500)})
+    short = histogram_of(dict.fromkeys(range(1, 500), 1))
     with pytest.raises(NoSuchPlan, match=r"up to 8,192 samples.* at most 1,024"):
         optimize(short, [2], Packing(token_budget=8192, max_batch_size=10**6))
-    long = histogram_of(
-        {length: 1 for length in range(100, 500)}
-    )  # no batch holds so many of these
+    long = histogram_of(dict.fromkeys(range(100, 500), 1))  # no batch holds so many of these
     assert optimize(long, [2], Packing(token_budget=8192, max_batch_size=10**6))
