@@ -269,7 +269,7 @@ class NothingRuns(DflashError):
 
 @dataclass(eq=False, kw_only=True)
 class NoOptimizer(DflashError):
-    """No bucket optimiser was ever detached for this job."""
+    """No bucket optimiser of this job is detached; to be ended, it must be at work."""
 
     exit_code = 3
     code = "no_optimizer"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import os
+from pathlib import Path
 
 
 def fingerprint(path: str) -> str | None:
@@ -25,9 +25,19 @@ def fingerprint(path: str) -> str | None:
 
 def _files(path: str) -> list[str]:
     found = []
-    for place in [path] if os.path.lexists(path) else glob.glob(path, recursive=True):
+    for place in [path] if os.path.lexists(path) else _matching(path):
         if os.path.isdir(place):
             found += [os.path.join(base, n) for base, _, names in os.walk(place) for n in names]
         else:
             found.append(place)
     return sorted(found)
+
+
+def _matching(pattern: str) -> list[str]:
+    # Not glob.glob: its ** follows links to folders, round and round where they make a loop.
+    anchor = Path(pattern).anchor
+    try:
+        found = Path(anchor).glob(pattern.removeprefix(anchor).lstrip("/"))
+        return [str(each) for each in found if each.name[0] != "."]
+    except ValueError:  # it is no pattern
+        return []

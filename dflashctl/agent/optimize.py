@@ -1,4 +1,4 @@
-"""The bucket optimiser: a process of its own beside the training, at the lowest priority.
+"""The bucket optimiser: a process of its own beside the training, at a low priority.
 
 It is ``python -m dflashctl.buckets`` under the interpreter that the playbook names for the
 dataset, with this very agent's copy of the package. It answers in lines of JSON: an object
@@ -24,7 +24,16 @@ from typing import IO, Any
 
 from dflashctl.agent import dataset, launch
 from dflashctl.agent.failures import AgentError
-from dflashctl.agent.optimizing import Detach, Detached, Fetch, Optimize, Optimized, Working
+from dflashctl.agent.optimizing import (
+    Cancel,
+    Cancelled,
+    Detach,
+    Detached,
+    Fetch,
+    Optimize,
+    Optimized,
+    Working,
+)
 from dflashctl.agent.protocol import Event
 from dflashctl.agent.records import StateFolder, read_json, write_json
 from dflashctl.agent.seen import OptimizerSeen
@@ -32,6 +41,7 @@ from dflashctl.agent.session import Tmux
 
 POLL_S = 0.1
 APPEAR_S = 15.0
+END_S = 10.0
 PIECE = 1 << 16
 SAID = 2000
 _HERE = Path(__file__).parents[2]
@@ -41,12 +51,12 @@ HungUp = Callable[[], bool]
 
 
 def answer(
-    request: Optimize | Detach | Fetch, state: StateFolder, emit: Emit, hung_up: HungUp
-) -> Optimized | Detached:
-    """Run it beside us, leave it alone in a session of its own, or ask what such a one found.
+    request: Optimize | Detach | Fetch | Cancel, state: StateFolder, emit: Emit, hung_up: HungUp
+) -> Optimized | Detached | Cancelled:
+    """Run it beside us, or leave it alone in a session of its own; ask such a one, or end it.
 
     Raises:
-        AgentError: as the three of them.
+        AgentError: as the four of them.
     """
     match request:
         case Optimize():
@@ -55,6 +65,8 @@ def answer(
             return detached(request, state)
         case Fetch():
             return fetched(request, state, emit, hung_up)
+        case Cancel():
+            return cancelled(request, state)
 
 
 def attached(request: Optimize, emit: Emit, hung_up: HungUp) -> Optimized:
@@ -102,9 +114,10 @@ def detached(request: Detach, state: StateFolder) -> Detached:
 
     Raises:
         AgentError: ``optimizing`` when one is at work already; ``no_python``,
-            ``start_failed``, ``job_died``.
+            ``start_failed``, ``job_died``, or what the process complains of at once.
     """
     words = _words(request.python)
+    before = dataset.fingerprint(request.dataset)
     folder, tmux = state.optimizer(request.job), Tmux(request.tmux_socket)
     if tmux.session(request.session) or _at_work(folder):
         raise AgentError("optimizing", session=request.session)
@@ -112,7 +125,7 @@ def detached(request: Detach, state: StateFolder) -> Detached:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     about = {
         "task": request.task,
-        "dataset": dataset.fingerprint(request.dataset),
+        "dataset": before,
         "session": request.session,
         "started_at": time.time(),
     }
@@ -132,6 +145,8 @@ def detached(request: Detach, state: StateFolder) -> Detached:
         if time.monotonic() > deadline or not tmux.session(request.session):
             raise _died((folder / "log").read_bytes() if (folder / "log").exists() else b"", None)
         time.sleep(POLL_S)
+    with (folder / "lines").open("rb") as file:  # without numpy, its first line says so
+        _follow(iter(file.readlines()), lambda _: None)
     return Detached(session=request.session)
 
 
@@ -150,6 +165,26 @@ def fetched(request: Fetch, state: StateFolder, emit: Emit, hung_up: HungUp) -> 
     if result is None:
         raise _died((folder / "log").read_bytes() if (folder / "log").exists() else b"", None)
     return Optimized(result=result, dataset=about["dataset"], task=about["task"])
+
+
+def cancelled(request: Cancel, state: StateFolder) -> Cancelled:
+    """End a detached one that is at work. What it was asked is forgotten, too.
+
+    Raises:
+        AgentError: ``no_job`` when none is at work; ``optimizing`` when it does not end.
+    """
+    folder, tmux = state.optimizer(request.job), Tmux(request.tmux_socket)
+    about = read_json(folder / "task.json")
+    if about is None or not (_at_work(folder) or tmux.session(about["session"])):
+        raise AgentError("no_job", job=request.job)
+    tmux.close(about["session"])
+    deadline = time.monotonic() + END_S
+    while _at_work(folder):
+        if time.monotonic() > deadline:
+            raise AgentError("optimizing", session=about["session"])
+        time.sleep(POLL_S)
+    (folder / "task.json").unlink(missing_ok=True)
+    return Cancelled(session=about["session"])
 
 
 def see(job: str, state: StateFolder) -> OptimizerSeen | None:
@@ -177,12 +212,16 @@ def see(job: str, state: StateFolder) -> OptimizerSeen | None:
 
 
 def _words(python: str) -> tuple[str, ...]:
-    """The lowest priority, for the processor and where possible for the disks."""
+    """A low priority for the processor, and where possible the lowest for the disks.
+
+    Not the lowest for the processor: where every core is busy it would get a sixtieth of one,
+    and a comparison of a minute would take an hour. So it gets a tenth.
+    """
     found = shutil.which(python)
     if found is None:
         raise AgentError("no_python", python=python)
     idle = ("ionice", "-t", "-c", "3") if shutil.which("ionice") else ()
-    return ("nice", "-n", "19", *idle, found, "-m", "dflashctl.buckets")
+    return ("nice", "-n", "10", *idle, found, "-m", "dflashctl.buckets")
 
 
 def _at_work(folder: Path) -> bool:

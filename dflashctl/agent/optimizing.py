@@ -43,6 +43,14 @@ class Fetch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cancel:
+    """End a detached one that is at work, and forget it."""
+
+    job: str
+    tmux_socket: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Working:
     """How far the optimiser is with a stage of its work: a share from 0 to 1."""
 
@@ -62,5 +70,12 @@ class Optimized:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detached:
     """The optimiser is at work in this tmux session."""
+
+    session: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancelled:
+    """The optimiser in this tmux session is no more."""
 
     session: str

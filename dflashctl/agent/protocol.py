@@ -4,9 +4,9 @@ Over one agent process, lines of JSON (see ``wire``) travel in both directions::
 
     loader  -> "dflashctl-agent 1 ready" or "... send" (then the bundle follows on its stdin)
     client  -> Look | Stage | Chunk* | Commit | Ask | Logs | ListRuns | RecallRun | ReadBlobs |
-               Optimize | Detach | Fetch | RunCommand
+               Optimize | Detach | Fetch | Cancel | RunCommand
     agent   -> Event*, then one reply:  Observed | Staging | Outcome | LogEnd | RunsListed |
-               RunRecord | Texts | Optimized | Detached | CommandEnd | Failure
+               RunRecord | Texts | Optimized | Detached | Cancelled | CommandEnd | Failure
 
 While a program runs, Input, Interrupt and Taken follow its RunCommand.
 
@@ -21,6 +21,8 @@ from typing import Any, Literal
 
 from dflashctl.agent.keeping import CheckpointAction, Pull, Pulled, PullEvent, StoreSpec
 from dflashctl.agent.optimizing import (
+    Cancel,
+    Cancelled,
     Detach,
     Detached,
     Fetch,
@@ -352,6 +354,7 @@ Request = (
     | Optimize
     | Detach
     | Fetch
+    | Cancel
     | Pull
     | RunCommand
     | Input
@@ -514,6 +517,7 @@ Reply = (
     | Texts
     | Optimized
     | Detached
+    | Cancelled
     | CommandEnd
     | Notified
     | Pulled

@@ -17,7 +17,7 @@ from dflashctl.agent.apply import perform, what_came_of
 from dflashctl.agent.failures import AgentError, from_os_error
 from dflashctl.agent.keeping import Pull
 from dflashctl.agent.observe import observe
-from dflashctl.agent.optimizing import Detach, Fetch, Optimize
+from dflashctl.agent.optimizing import Cancel, Detach, Fetch, Optimize
 from dflashctl.agent.protocol import (
     HEARTBEAT_S,
     Alive,
@@ -226,7 +226,7 @@ def _do(  # noqa: PLR0911, PLR0912 - one a request
             return notify.test(request)
         case ListRuns() | RecallRun() | ReadBlobs():
             return history.answer(request, state)
-        case Optimize() | Detach() | Fetch():
+        case Optimize() | Detach() | Fetch() | Cancel():
             return optimize.answer(request, state, out.send, out.hung_up)
         case RunCommand():
             return command.run(request, out)

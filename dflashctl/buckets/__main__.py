@@ -70,7 +70,6 @@ def main(files: list[str]) -> int:
         given = json.loads(_first_line())
         threading.Thread(target=_end_with_input, daemon=True).start()
         lines = Lines(sys.stdout, None)
-    lines.progress("reading", 0.0)
     try:
         result = job.run(given["task"], lines.progress)
     except job.EXPECTED as error:

@@ -50,8 +50,10 @@ def run(task: dict[str, Any], tell: Tell) -> dict[str, Any]:
     except ImportError:
         if task["needs_numpy"]:
             raise MissingLibrary("numpy", path="optimising") from None
+        tell("reading", 0.0)
         return {"counted": plain.packed(plain.count(task, _reading(tell)))}
     del np
+    tell("reading", 0.0)
     from dflashctl.buckets import report
 
     return {"report": report.report(_histogram(task, tell), task, tell)}

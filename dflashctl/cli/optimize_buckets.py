@@ -74,6 +74,9 @@ def optimize_buckets(  # noqa: PLR0913, PLR0917 - one parameter an option
     fetch: Annotated[
         bool, typer.Option("--fetch", help="Take the result of a detached one.")
     ] = False,
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="End a detached one that is at work.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> int:
     """Find the bucket boundaries with the least padding, where the data are.
@@ -81,16 +84,26 @@ def optimize_buckets(  # noqa: PLR0913, PLR0917 - one parameter an option
     Settings come from the playbook's dataset and batching; options come before them.
     """
     call = begin(ctx, "optimize-buckets", as_json)
-    _refuse_contradictions(detach=detach, fetch=fetch, apply=apply, where=where)
     overrides = {
         "count": count, "token_budget": token_budget, "max_batch_size": max_batch_size,
         "window": window, "order": order, "align": align,
     }  # fmt: skip
+    data = {"path": dataset, "column": column}
+    verbs = [verb for verb, said in (
+        ("--detach", detach), ("--fetch", fetch), ("--cancel", cancel)
+    ) if said]  # fmt: skip
+    _refuse_contradictions(verbs, apply=apply, where=where)
+    if fetch or cancel:
+        asks = prove or compare or current is not None
+        if asks or any(value is not None for value in (data | overrides).values()):
+            raise typer.BadParameter(f"{verbs[0]} takes what --detach was asked; ask it anew there")
     wanted = _wanted(call, target, playbook, where)
     measured = tuple(map(_calibration, calibrate or ()))
-    if fetch:  # what was asked then is what counts
+    if cancel:
+        return _cancel(call, wanted)
+    if fetch:
         return _tell(call, wanted, _fetch(call, wanted), measured, apply=apply)
-    task = _task(call, wanted, {"path": dataset, "column": column}, overrides) | {
+    task = _task(call, wanted, data, overrides) | {
         "current": _current(current, wanted.boundaries),
         "prove": prove,
         "compare": compare,
@@ -98,10 +111,7 @@ def optimize_buckets(  # noqa: PLR0913, PLR0917 - one parameter an option
     }
     if detach:
         return _detach(call, wanted, task)
-    if compare and not measured:
-        measured = _last_measured(call, wanted)
-    found = _find(call, wanted, task)
-    return _tell(call, wanted, found, measured, apply=apply)
+    return _tell(call, wanted, _find(call, wanted, task), measured, apply=apply)
 
 
 def make_boundaries(call: Call, names: list[str] | None, playbook: str) -> Path:
@@ -153,13 +163,13 @@ class _Wanted:
         return said or "python3"
 
 
-def _refuse_contradictions(*, detach: bool, fetch: bool, apply: bool, where: Where) -> None:
-    if detach and fetch:
-        raise typer.BadParameter("--detach starts one, --fetch takes its result: one of them")
-    if detach and apply:
+def _refuse_contradictions(verbs: list[str], *, apply: bool, where: Where) -> None:
+    if len(verbs) > 1:
+        raise typer.BadParameter(f"{' and '.join(verbs)} contradict each other: one of them")
+    if apply and verbs and verbs != ["--fetch"]:
         raise typer.BadParameter("--apply goes with --fetch, when there is a result")
-    if where == "here" and (detach or fetch):
-        raise typer.BadParameter("--detach and --fetch are for a target, not for --where here")
+    if where == "here" and verbs:
+        raise typer.BadParameter(f"{verbs[0]} is for a target, not for --where here")
 
 
 def _wanted(call: Call, names: list[str] | None, playbook: str | None, where: Where) -> _Wanted:
@@ -280,6 +290,23 @@ def _detach(call: Call, wanted: _Wanted, task: dict[str, Any]) -> int:
     return 0
 
 
+def _cancel(call: Call, wanted: _Wanted) -> int:
+    from dflashctl.agent.optimizing import Cancel
+    from dflashctl.view import json
+    from dflashctl.view.buckets import show_cancelled
+
+    target = wanted.target
+    assert target is not None, "--where here was refused"
+    with call.at(target) as agent:
+        session = agent.cancel(Cancel(job=wanted.job, tmux_socket=target.tmux_socket)).session
+    if call.json:
+        value = {"session": session, "error": None}
+        call.screen.write(json.envelope(call.command, 0, {target.name: value}))
+    else:
+        show_cancelled(call.screen, session)
+    return 0
+
+
 def _fetch(call: Call, wanted: _Wanted) -> Found:
     from dflashctl.agent.optimizing import Fetch
     from dflashctl.cli.optimizer import on_target
@@ -309,16 +336,19 @@ def _tell(
     from dflashctl.view.buckets import report_object, show_report
 
     name = wanted.target.name if wanted.target else None
+    if found.report["strategies"] is not None and not measured:
+        measured = _last_measured(call, wanted)
     dataset = _dataset(wanted, found)
-    written = _write(wanted, found) if apply else None
     if call.json:
         from dflashctl.view import json
 
+        written = _write(wanted, found) if apply else None
         value = report_object(found.report, dataset, measured, written)
         call.screen.write(json.envelope(call.command, 0, {name or "here": value}))
     else:
         show_report(call.screen, found.report, found.task["path"], measured)
-        if written is not None:
+        if apply:  # should it fail, what took so long is there to read
+            written = _write(wanted, found)
             call.screen.say(
                 f"written to {written}; deploy brings it with `buckets: {written.name}`"
             )

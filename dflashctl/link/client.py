@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dflashctl.agent import wire
 from dflashctl.agent.keeping import Pulled
-from dflashctl.agent.optimizing import Detached, Optimized
+from dflashctl.agent.optimizing import Cancelled, Detached, Optimized
 from dflashctl.agent.protocol import (
     Alive,
     Chunk,
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from dflashctl.agent.keeping import Pull
-    from dflashctl.agent.optimizing import Detach, Fetch, Optimize
+    from dflashctl.agent.optimizing import Cancel, Detach, Fetch, Optimize
     from dflashctl.agent.protocol import Ask, Commit, FileWanted, Logs, Look, Request
     from dflashctl.agent.watching import Notify
     from dflashctl.link.foreground import Ends
@@ -185,6 +185,15 @@ class Agent:
         """
         self._send(request)
         return self._expect(Detached, self._reply())
+
+    def cancel(self, request: Cancel) -> Cancelled:
+        """End a detached optimiser.
+
+        Raises:
+            NoOptimizer: none is at work.
+        """
+        self._send(request)
+        return self._expect(Cancelled, self._reply())
 
     def pull(self, request: Pull, on_event: Callable[[Event], None]) -> Pulled:
         """An archive or a checkpoint, piece by piece as events."""

@@ -77,6 +77,10 @@ def stale_notes(desired: Desired, seen: Observed) -> tuple[str, ...]:
     wanted = playbook.dataset
     if wanted is not None and wanted.path != there["path"]:
         notes.append(f"{name} is stale, made for {there['path']}, not {wanted.path}; {again}")
+    elif wanted is not None and wanted.column != there["column"]:
+        was, now = (f"column {each}" if each else "no column named" for each in
+                    (there["column"], wanted.column))  # fmt: skip
+        notes.append(f"{name} is stale, made with {was}, now {now}; {again}")
     elif dataset_of(made, target) and there["fingerprint"] != seen.dataset:
         how = "has changed since" if seen.dataset else "is not there any more"
         notes.append(f"{name} is stale, its dataset {there['path']} {how}; {again}")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
+import stat
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from dflashctl.errors import BadBuckets, SourceUnreadable
+from dflashctl.agent.records import write_atomically
+from dflashctl.errors import BadBuckets, CannotWrite, SourceUnreadable
 
 VERSION = 1
 NAME = "buckets.json"
@@ -61,7 +63,7 @@ def read_boundaries(path: Path) -> BucketsFile:
             "rules": dict(rules),
             "expected_efficiency": float(efficiency),
             "dataset": {"target": _, "path": str(), "column": _, "fingerprint": _} as dataset,
-        } if all(isinstance(edge, int) for edge in boundaries):
+        } if all(type(edge) is int for edge in boundaries) and _ascend(boundaries):
             return BucketsFile(
                 path=path,
                 sha256=hashlib.sha256(data).hexdigest(),
@@ -77,11 +79,15 @@ def read_boundaries(path: Path) -> BucketsFile:
             raise BadBuckets(path=path, reason="it is no file that --apply wrote")
 
 
+def _ascend(boundaries: list[int]) -> bool:
+    return len(boundaries) > 1 and all(low < high for low, high in pairwise(boundaries))
+
+
 def write_boundaries(path: Path, report: dict[str, Any], dataset: dict[str, Any]) -> None:
     """Write what an optimiser found; the file is wholly the old or wholly the new one.
 
     Raises:
-        SourceUnreadable: the place cannot be written.
+        CannotWrite: the place cannot be written.
     """
     from dflashctl import __version__
 
@@ -93,15 +99,9 @@ def write_boundaries(path: Path, report: dict[str, Any], dataset: dict[str, Any]
         "dataset": dataset,
         "made_by": f"dflashctl {__version__}",
     }
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    place = path.resolve()  # a link stays one
     try:
-        with temporary.open("x", encoding="utf-8") as file:
-            json.dump(value, file, indent=1)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        mode = stat.S_IMODE(place.stat().st_mode) if place.exists() else 0o666
+        write_atomically(place, (json.dumps(value, indent=1) + "\n").encode(), mode)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
-        reason = f"it cannot be written: {error.strerror}"
-        raise BadBuckets(path=path, reason=reason) from error
+        raise CannotWrite(path=path, reason=error.strerror or str(error)) from error

@@ -52,6 +52,11 @@ def show_detached(screen: Screen, again: Again, session: str) -> None:
     screen.write(f"result       {again.typed('optimize-buckets', '--fetch')}\n")
 
 
+def show_cancelled(screen: Screen, session: str) -> None:
+    """A detached optimiser was ended."""
+    screen.write(f"ended        tmux session {one_line(session)}; nothing of it is left to fetch\n")
+
+
 def report_object(
     report: dict[str, Any],
     dataset: dict[str, Any],

@@ -30,7 +30,7 @@ def words_for(error: e.DflashError) -> Words:  # noqa: PLR0911, PLR0912 - one a 
             return _nothing_runs(error)
         case e.NoOptimizer():
             return Words(
-                message=f"no bucket optimiser was detached for {error.job} on {error.target}.",
+                message=f"no bucket optimiser of {error.job} is detached on {error.target}.",
                 next="Start one with: dflashctl optimize-buckets --detach",
             )
         case e.CannotRun():

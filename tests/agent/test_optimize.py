@@ -13,7 +13,7 @@ import pytest
 
 from dflashctl.agent import dataset, optimize, process
 from dflashctl.agent.failures import AgentError
-from dflashctl.agent.optimizing import Detach, Fetch, Optimize, Working
+from dflashctl.agent.optimizing import Cancel, Detach, Fetch, Optimize, Working
 from dflashctl.agent.protocol import Event
 
 from .conftest import Bench, until
@@ -76,6 +76,10 @@ class Case:
     def fetch(self, hung_up: Callable[[], bool] = lambda: False) -> Any:
         return optimize.fetched(Fetch(job="dflash"), self.bench.state, self.events.append, hung_up)
 
+    def cancel(self) -> str:
+        request = Cancel(job="dflash", tmux_socket=self.bench.socket)
+        return optimize.cancelled(request, self.bench.state).session
+
     @property
     def pid(self) -> int:
         return int(self.me.read_text().split()[0])
@@ -86,14 +90,14 @@ def case(bench: Bench) -> Case:
     return Case(bench)
 
 
-def test_it_runs_at_the_lowest_priority_with_the_agents_own_package(case: Case) -> None:
+def test_it_runs_at_a_low_priority_with_the_agents_own_package(case: Case) -> None:
     case.go_on.touch()
     found = case.attached()
     assert found.result == {"boundaries": [0, 10]}
     assert found.dataset == dataset.fingerprint(str(case.data))
     assert case.events == [Working(stage="reading", share=0.5)]
     _, priority, path = case.me.read_text().split()
-    assert priority == "19"
+    assert priority == "10"
     assert Path(path, "dflashctl", "buckets", "__init__.py").exists()
 
 
@@ -181,6 +185,33 @@ def test_a_detached_one_that_was_killed_has_failed(case: Case) -> None:
     seen = case.bench.observe().optimizer
     assert seen is not None
     assert seen.state == "failed"
+
+
+def test_a_detached_one_that_is_cancelled_is_gone_and_forgotten(case: Case) -> None:
+    case.detach()
+    assert case.cancel() == "dflash-buckets"
+    until(lambda: process.look(case.pid) is None)
+    assert not case.bench.sessions()
+    assert case.bench.observe().optimizer is None
+    with pytest.raises(AgentError, match="no_job"):
+        case.cancel()
+
+
+def test_one_that_is_done_is_not_cancelled(case: Case) -> None:
+    case.go_on.touch()
+    case.detach()
+    found = case.fetch()
+    until(lambda: not case.bench.sessions())
+    with pytest.raises(AgentError, match="no_job"):
+        case.cancel()
+    assert case.fetch() == found
+
+
+def test_what_a_detached_one_complains_of_at_once_is_told_at_once(case: Case) -> None:
+    case.task["says"] = [json.dumps({"error": {"code": "missing_module", "detail": {}}})]
+    with pytest.raises(AgentError, match="missing_module"):
+        case.detach()
+    case.go_on.touch()
 
 
 @pytest.mark.provokes("no_optimizer")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dflashctl.agent.dataset import fingerprint
-from dflashctl.agent.optimizing import Detach, Fetch, Optimize, Optimized
+from dflashctl.agent.optimizing import Cancel, Detach, Fetch, Optimize, Optimized
 from dflashctl.agent.seen import BucketsSeen, OptimizerSeen
 from dflashctl.buckets import job
 from dflashctl.errors import BadDataset, MissingModule, OptimizerAtWork
@@ -130,7 +130,7 @@ def test_a_file_of_this_machine_needs_neither_inventory_nor_playbook(world: Worl
         (("--buckets", "9", "--align", "1024"), "Change what was asked for"),
         (("--detach", "--fetch"), "one of them"),
         (("--detach", "--apply"), "--apply goes with --fetch"),
-        (("--where", "here", "--fetch"), "are for a target"),
+        (("--where", "here", "--fetch"), "is for a target"),
         (("--current", "770,1216"), "--current is 0 and ascending numbers"),
         (("--calibrate", "fast"), "--calibrate must be Ktok/s@efficiency"),
         (("-t", "dflash", "--dataset", "lengths.npy"), "--dataset is an absolute path on a target"),
@@ -208,6 +208,16 @@ def test_a_detached_one_is_started_and_fetched(world: World, data: Path) -> None
     found(world, report=job.run(task(world), lambda _, __: None)["report"])
     answer(world, "-t", "dflash", "--fetch", target="kpro6/dflash")
     assert world.optimizing[-1] == Fetch(job="dflash")
+    result = world.run("optimize-buckets", "-t", "dflash", "--cancel")
+    assert "ended        tmux session dflash-buckets" in result.out
+    *_, cancelled = world.optimizing
+    assert cancelled == Cancel(job="dflash", tmux_socket=None)
+    for words in (
+        ("--fetch", "--buckets", "4"),
+        ("--cancel", "--compare"),
+        ("--detach", "--cancel"),
+    ):
+        assert world.run("optimize-buckets", "-t", "dflash", *words).code == 2
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 
 from dflashctl.agent.keeping import ClearCheckpoints
-from dflashctl.agent.optimizing import Detach, Detached, Fetch, Optimize, Optimized, Working
+from dflashctl.agent.optimizing import (
+    Cancel,
+    Cancelled,
+    Detach,
+    Detached,
+    Fetch,
+    Optimize,
+    Optimized,
+    Working,
+)
 from dflashctl.agent.protocol import (
     Ask,
     Commit,
@@ -140,6 +149,10 @@ class Agent:
         self.world.optimizing.append(request)
         return Detached(session=request.session)
 
+    def cancel(self, request: Cancel) -> Cancelled:
+        self.world.optimizing.append(request)
+        return Cancelled(session=f"{request.job}-buckets")
+
     def logs(self, request: Logs) -> Iterator[LogText | LogEnd]:
         self.world.log_requests.append(request)
         for piece in self.world.log:
@@ -206,7 +219,7 @@ class World:
     records: list[RunRecord] = field(default_factory=list)
     blobs: dict[str, str] = field(default_factory=dict)
     optimized: Optimized | BaseException | None = None
-    optimizing: list[Optimize | Fetch | Detach] = field(default_factory=list)
+    optimizing: list[Optimize | Fetch | Detach | Cancel] = field(default_factory=list)
     closed: int = 0
 
     def run(self, *arguments: str) -> Result:

@@ -143,6 +143,8 @@ def test_other_data_make_them_stale() -> None:
     assert "is not there any more" in notes(desired(), None)[0]
     (note,) = notes(desired(dataset=DatasetSpec(path="/data/new.npy")))
     assert "made for /data/lengths.npy, not /data/new.npy" in note
+    (note,) = notes(desired(dataset=replace(DATASET, column="tokens")))
+    assert "made with no column named, now column tokens" in note
 
 
 def test_data_of_another_machine_are_not_looked_for_here() -> None:

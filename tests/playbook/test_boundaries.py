@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dflashctl.buckets import settings
-from dflashctl.errors import BadBuckets, SourceUnreadable
+from dflashctl.errors import BadBuckets, CannotWrite, SourceUnreadable
 from dflashctl.playbook.boundaries import read_boundaries, write_boundaries
 from dflashctl.playbook.library import library_files
 
@@ -66,8 +66,26 @@ def test_one_that_is_not_there_cannot_be_read_or_pushed(tmp_path: Path) -> None:
 
 
 def test_one_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
-    with pytest.raises(BadBuckets, match="cannot be written"):
+    with pytest.raises(CannotWrite):
         write_boundaries(tmp_path / "none" / "buckets.json", REPORT, DATASET)
+
+
+def test_a_link_to_one_stays_a_link_and_a_mode_a_mode(tmp_path: Path) -> None:
+    shared, path = tmp_path / "shared.json", tmp_path / "buckets.json"
+    write_boundaries(shared, REPORT, DATASET)
+    shared.chmod(0o640)
+    path.symlink_to(shared.name)
+    write_boundaries(path, REPORT | {"boundaries": [0, 2000, 8192]}, DATASET)
+    assert path.is_symlink()
+    assert read_boundaries(shared).boundaries == (0, 2000, 8192)
+    assert shared.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("edges", [[0], [0, 8, 8], [0, 9, 8], [0, True, 8]])
+def test_boundaries_that_do_not_ascend_are_none(tmp_path: Path, edges: list[int]) -> None:
+    write_boundaries(tmp_path / "b.json", REPORT | {"boundaries": edges}, DATASET)
+    with pytest.raises(BadBuckets):
+        read_boundaries(tmp_path / "b.json")
 
 
 def test_what_is_pushed_is_all_that_training_imports(tmp_path: Path) -> None:
