@@ -33,7 +33,7 @@ def show_report(
     screen.show(Text())
     screen.show(_per_bucket(report))
     screen.show(Text())
-    screen.show(_drawing(report))
+    screen.show(_drawing(report, screen.out.width))
     if report["strategies"] is not None:
         screen.show(Text())
         screen.show(_strategies(report, measured))
@@ -168,11 +168,14 @@ def _percent(share: float | None) -> str:
     return figures.UNKNOWN if share is None else f"{share:.2%}"
 
 
-def _drawing(report: dict[str, Any]) -> Any:
+def _drawing(report: dict[str, Any], width: int) -> Any:
     """The samples by length, columns growing with the length, the boundaries under them."""
     from rich.text import Text
 
     edges, samples = report["histogram"]["edges"], report["histogram"]["samples"]
+    together = -(-len(samples) // width)  # a narrow terminal has room for fewer columns
+    edges = [*edges[:-1:together], edges[-1]]
+    samples = [sum(samples[at : at + together]) for at in range(0, len(samples), together)]
     # A column's height is samples for each bit of width, so that wider ones do not tower.
     heights = [
         count / math.log(high / low)
@@ -217,7 +220,7 @@ def _strategies(report: dict[str, Any], measured: tuple[Calibration, ...]) -> Ta
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("STRATEGY")
+    table.add_column("STRATEGY", min_width=12)
     for title in ("EFF.", "FILL", "DEFF", "TV16", "POOL", "RANKS"):
         table.add_column(title, justify="right", no_wrap=True)
     if measured:

@@ -239,6 +239,15 @@ def test_what_goes_wrong_there_is_told_with_what_to_do(
     assert says in " ".join(result.err.split())
 
 
+def test_on_a_narrow_terminal_the_drawing_has_fewer_columns(world: World, data: Path) -> None:
+    world.environ["COLUMNS"] = "50"
+    lines = world.run("optimize-buckets").out.splitlines()
+    assert max(map(len, lines)) <= 50
+    (ground,) = (line for line in lines if "┴" in line)
+    assert len(ground) > 25
+    assert ground.count("┴") == 2
+
+
 # --- what status says of it -----------------------------------------------------------
 
 
