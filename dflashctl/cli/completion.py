@@ -153,7 +153,7 @@ def _values(parameter: Any, asked: Asked) -> tuple[Iterable[Word], int]:
     """The words for a value, and whether file names fit, too."""
     key = name_of(parameter) or (parameter.metavar or "").strip("[].")
     if key in COMPLETERS:
-        return COMPLETERS[key](asked), FILES_TOO if key == "--playbook" else 0
+        return COMPLETERS[key](asked), FILES_TOO if COMPLETERS[key] is playbooks else 0
     choices = parameter.type_descriptor.choices or ()
     return [Word(str(one)) for one in choices], 0 if choices else FILES_TOO
 
@@ -181,7 +181,9 @@ def hosts(asked: Asked) -> Iterator[Word]:
     except OSError:
         return
     for names in re.findall(r"(?im)^[ \t]*host[ \t=]+(.+)$", text):
-        yield from (Word(name, "of ~/.ssh/config") for name in names.split())
+        # A pattern is no host.
+        plain = (name for name in names.split() if not set("*?!") & set(name))
+        yield from (Word(name, "of ~/.ssh/config") for name in plain)
 
 
 def playbooks(asked: Asked) -> Iterator[Word]:
@@ -261,10 +263,9 @@ COMPLETERS: dict[str, Completer] = {
     "--host": hosts,
     "HOST": hosts,
     "--playbook": playbooks,
+    "FILE": playbooks,
     "--run": _remembered("runs"),
-    "RUN": _remembered(
-        "runs", (Word("last", "the newest run"), Word("previous", "the one before"))
-    ),
+    "RUN": _remembered("runs", _RUN_WORDS),
     "CHECKPOINT": _remembered("checkpoints"),
     "ARCHIVE": _remembered("archives"),
 }

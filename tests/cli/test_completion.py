@@ -67,6 +67,7 @@ def test_hosts_are_those_of_the_inventory_and_of_ssh(place: Path) -> None:
         ["kpro6", "kpro6/dflash", "kpro6/eval", "kpro7"],
     )
     assert asked(place, "init", "--host", "b") == (0, ["box"])
+    assert not {"*.lab"} & set(asked(place, "init", "--host", "")[1])
 
 
 def test_verbs_options_and_their_choices(place: Path) -> None:
@@ -81,6 +82,7 @@ def test_where_a_path_belongs_the_shells_own_files_fit(place: Path) -> None:
     assert asked(place, "-i", "") == (1, [])
     found = asked(place, "deploy", "-p", "play")
     assert found == (1, ["playbooks/deploy.yml", "playbooks/eval.yaml"])
+    assert asked(place, "play", "play") == found
     assert asked(place, "exec", "-t", "dflash", "--", "l") == (1, [])
 
 
