@@ -10,6 +10,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import join
 from typing import TYPE_CHECKING
 
 from dflashctl.plan.findings import Finding
@@ -120,13 +121,14 @@ def _agent(side: OwnSide) -> Iterator[Finding]:
 
     socket = side.environ.get("SSH_AUTH_SOCK")
     if not socket:
-        locked = [key.path.name for key in _keys_of(side) if key.encrypted]
+        locked = [str(key.path) for key in _keys_of(side) if key.encrypted]
         if locked:
             yield Finding(
                 check="ssh-agent",
                 grade="warning",
                 evidence=f"none runs, and {', '.join(locked)} has a passphrase: each command asks",
-                remedy='start one and give it the key: eval "$(ssh-agent)"; ssh-add',
+                remedy='start one and give it the key: eval "$(ssh-agent)"; '
+                f"{join(('ssh-add', *locked))}",
             )
         else:
             yield Finding(check="ssh-agent", grade="ok", evidence="none; keys are read from files")

@@ -74,13 +74,21 @@ def look_at_key(path: Path) -> KeyFile | None:
 
 
 def ask_on_terminal(prompt: str) -> str | None:
-    """Ask for a passphrase on the controlling terminal; None: there is none."""
+    """Ask for a passphrase on the controlling terminal; None: there is none.
+
+    Ctrl-D answers as an empty line does.
+    """
     try:
         terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
     except OSError:
         return None
-    os.close(terminal)
-    return getpass.getpass(prompt)
+    try:
+        return getpass.getpass(prompt)
+    except EOFError:
+        os.write(terminal, b"\n")
+        return ""
+    finally:
+        os.close(terminal)
 
 
 class Keyring:
@@ -92,6 +100,7 @@ class Keyring:
         self._lock = threading.Lock()
         self._opened: dict[Path, paramiko.PKey | str] = {}
         self._terminal: list[Any] | None = None
+        self._asking = False
 
     def open(self, file: KeyFile) -> paramiko.PKey | str:
         """The private key, its passphrase asked for if it has one; or why there is none."""
@@ -103,11 +112,13 @@ class Keyring:
             return self._opened[file.path]
 
     def close(self) -> None:
-        """Give the terminal its echo back, should a question have been cut off."""
+        """Give the terminal its echo and a new line, should a question have been cut off."""
         if self._terminal is not None:
             with contextlib.suppress(OSError, termios.error):
                 terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
                 termios.tcsetattr(terminal, termios.TCSANOW, self._terminal)
+                if self._asking:
+                    os.write(terminal, b"\n")
                 os.close(terminal)
 
     def _unlock(self, file: KeyFile) -> paramiko.PKey | str:
@@ -117,7 +128,9 @@ class Keyring:
             os.close(terminal)
         found: paramiko.PKey | str = "no passphrase was given"
         for _ in range(_MOST_PASSPHRASES):
+            self._asking = True
             passphrase = self._ask(f"Passphrase for key '{file.path}': ")
+            self._asking = False
             if passphrase is None:
                 return "it has a passphrase, and there is no terminal to ask on"
             if not passphrase:

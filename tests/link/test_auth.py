@@ -103,7 +103,10 @@ def test_without_a_terminal_nobody_is_asked():
     assert done.stdout == b"None\n"
 
 
-def test_on_a_terminal_the_answer_is_read_without_an_echo():
+@pytest.mark.parametrize(
+    ("typed", "answer"), [(b"open sesame\n", b"open sesame\n"), (b"\x04", b"\n")]
+)
+def test_on_a_terminal_the_answer_is_read_without_an_echo(typed: bytes, answer: bytes):
     ours, theirs = pty.openpty()
     # Opening it makes it the controlling terminal of the new session.
     take = f"import os; os.open({os.ttyname(theirs)!r}, os.O_RDWR); "
@@ -118,8 +121,8 @@ def test_on_a_terminal_the_answer_is_read_without_an_echo():
     while b"Say it: " not in shown:
         shown += os.read(ours, 100)
     assert not termios.tcgetattr(theirs)[3] & termios.ECHO
-    os.write(ours, b"open sesame\n")
-    assert process.communicate(timeout=20)[0] == b"open sesame\n"
+    os.write(ours, typed)
+    assert process.communicate(timeout=20)[0] == answer
     assert b"sesame" not in shown
     os.close(ours)
     os.close(theirs)
