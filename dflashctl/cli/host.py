@@ -54,6 +54,8 @@ class Host:
     @property
     def short_name(self) -> str:
         """What the operator calls it, such as an alias of ~/.ssh/config; "" for an address."""
+        from dflashctl.inventory.model import SshAddress
+
         name = self.route.address if isinstance(self.route, SshAddress) else ""
         return name if re.fullmatch(r"[A-Za-z][\w-]*", name) and name != "localhost" else ""
 
