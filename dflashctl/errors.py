@@ -31,7 +31,8 @@ fixes its exit code and the ``error.code`` that ``--json`` shows.
     ├── TryAgain                      75
     │   ├── LockHeld                      another deploy is at work
     │   ├── Stale                         the target changed since it was looked at
-    │   └── OptimizerAtWork               a detached bucket optimiser is at it already
+    │   ├── OptimizerAtWork               a detached bucket optimiser is at it already
+    │   └── OptimizerKilled               a bucket optimiser was ended by something else
     ├── HostKeyProblem                76
     │   ├── HostKeyUnknown
     │   ├── HostKeyChanged
@@ -391,6 +392,14 @@ class OptimizerAtWork(TryAgain):
     code = "optimizer_at_work"
     target: str
     session: str
+
+
+@dataclass(eq=False, kw_only=True)
+class OptimizerKilled(TryAgain):
+    """A bucket optimiser was ended from outside: by a kill, a reboot, for want of memory."""
+
+    code = "optimizer_killed"
+    target: str
 
 
 class HostKeyProblem(DflashError):

@@ -97,6 +97,7 @@ SPECIAL: dict[type[e.DflashError], tuple[dict[str, Any], ...]] = {
     e.BadAddress: ({"text": "me@"},),
     e.CannotWrite: ({"path": Path("inventory/hosts.yml"), "reason": "Permission denied"},),
     e.NeedsYes: ({"what": "record this key"},),
+    e.OptimizerKilled: ({},),
     e.OptimizerAtWork: ({"session": "dflash-optimizer"},),
     e.OtherFingerprint: ({"wanted": "SHA256:1aXmHk9d0mK5pO2iQW7yTPXyOeBrHSJ3FhCqTyR2v0s"},),
     e.NotRoot: ({"user": "ada"},),

@@ -44,6 +44,7 @@ APPEAR_S = 15.0
 END_S = 10.0
 PIECE = 1 << 16
 SAID = 2000
+_KILLED = {-signal.SIGHUP, -signal.SIGKILL, -signal.SIGTERM}
 _HERE = Path(__file__).parents[2]
 
 Emit = Callable[[Event], None]
@@ -73,7 +74,8 @@ def attached(request: Optimize, emit: Emit, hung_up: HungUp) -> Optimized:
     """Run it for as long as somebody listens; when nobody does any more, it is ended.
 
     Raises:
-        AgentError: ``no_python``, ``job_died``, or what the process itself complains of.
+        AgentError: ``no_python``, ``job_died``, ``job_killed``, or what the process itself
+            complains of.
     """
     words = _words(request.python)
     before = dataset.fingerprint(request.dataset)
@@ -104,6 +106,8 @@ def attached(request: Optimize, emit: Emit, hung_up: HungUp) -> Optimized:
                 with suppress(OSError):
                     stream.close()
         if result is None:
+            if code in _KILLED:
+                raise AgentError("job_killed")
             said.seek(0)
             raise _died(said.read(), code)
     return Optimized(result=result, dataset=before, task=request.task)
@@ -154,7 +158,8 @@ def fetched(request: Fetch, state: StateFolder, emit: Emit, hung_up: HungUp) -> 
     """The result of a detached one, which is waited for; it goes on if we do not.
 
     Raises:
-        AgentError: ``no_job``, ``job_died``, or what the process itself complained of.
+        AgentError: ``no_job``, ``job_died``, ``job_killed``, or what the process itself
+            complained of.
     """
     folder = state.optimizer(request.job)
     about = read_json(folder / "task.json")
@@ -163,7 +168,8 @@ def fetched(request: Fetch, state: StateFolder, emit: Emit, hung_up: HungUp) -> 
     with (folder / "lines").open("rb") as file:
         result = _follow(_written(file, folder, hung_up), emit)
     if result is None:
-        raise _died((folder / "log").read_bytes() if (folder / "log").exists() else b"", None)
+        said = (folder / "log").read_bytes() if (folder / "log").exists() else b""
+        raise _died(said, None) if b"Traceback" in said else AgentError("job_killed")
     return Optimized(result=result, dataset=about["dataset"], task=about["task"])
 
 

@@ -470,7 +470,7 @@ class Failure:
     log) · ``system`` (call, path, errno, reason) · ``internal`` (traceback).
 
     The optimiser has codes of its own: no_python (python), optimizing (session), no_job
-    (job), job_died (exit_code, said), unheard, and what it complains of itself
+    (job), job_died (exit_code, said), job_killed, unheard, and what it complains of itself
     (dflashctl.buckets.job).
     Of `RunCommand` alone: "cannot_run" (program, reason).
     """

@@ -12,6 +12,7 @@ from dflashctl.errors import (
     MissingTool,
     NoOptimizer,
     OptimizerAtWork,
+    OptimizerKilled,
 )
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ def of_the_optimizer(target: str, failure: Failure) -> DflashError | None:
             return OptimizerAtWork(target=target, session=text("session"))
         case "no_job":
             return NoOptimizer(target=target, job=text("job"))
+        case "job_killed":
+            return OptimizerKilled(target=target)
         case "job_died":
             code = failure.detail.get("exit_code")
             how = "" if code is None else f" (exit code {code})"

@@ -37,6 +37,8 @@ def show_report(
     if report["strategies"] is not None:
         screen.show(Text())
         screen.show(_strategies(report, measured))
+        if (simulated := report["strategies"][0]["samples"]) < report["samples"]:
+            screen.show(Text(f"simulated with {simulated:,} of the samples; POOL is of these"))
     if measured:
         runs = ", ".join(f"{run.ktok_s:.1f} Ktok/s at {run.efficiency:.1%}" for run in measured)
         if report["strategies"] is None:

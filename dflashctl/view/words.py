@@ -380,6 +380,12 @@ def _try_again(error: e.TryAgain) -> Words:
                 message=f"{error.target} changed while the plan was made{changed}.",
                 next=f"{UNTOUCHED} Run the command again: it plans from what is there now.",
             )
+        case e.OptimizerKilled():
+            return Words(
+                message=f"the bucket optimiser on {error.target} was ended before its answer: "
+                "by a kill, a restart, or for want of memory.",
+                next="Start it again; dmesg there names what was killed for want of memory.",
+            )
         case e.OptimizerAtWork():
             return Words(
                 message=f"a bucket optimiser is at work on {error.target} already, in the tmux "

@@ -125,6 +125,16 @@ def test_one_that_dies_leaves_its_last_words(case: Case) -> None:
     assert caught.value.failure.detail == {"exit_code": 3, "said": "MemoryError"}
 
 
+def test_one_that_is_killed_is_no_fault(case: Case) -> None:
+    def kill_it() -> bool:
+        if case.events:
+            os.kill(case.pid, 9)
+        return False
+
+    with pytest.raises(AgentError, match="job_killed"):
+        case.attached(hung_up=kill_it)
+
+
 def test_what_others_print_in_between_is_passed_over(case: Case) -> None:
     case.go_on.touch()
     case.task["says"] = ["a warning", "[1]", '{"progress": {}}', PROGRESS]
@@ -180,7 +190,7 @@ def test_who_stops_waiting_for_a_detached_one_leaves_it_at_work(case: Case) -> N
 def test_a_detached_one_that_was_killed_has_failed(case: Case) -> None:
     case.detach()
     os.kill(case.pid, 9)
-    with pytest.raises(AgentError, match="job_died"):
+    with pytest.raises(AgentError, match="job_killed"):
         case.fetch()
     seen = case.bench.observe().optimizer
     assert seen is not None

@@ -45,6 +45,13 @@ def test_nothing_to_fetch() -> None:
     assert (error.code, error.exit_code) == ("no_optimizer", 3)
 
 
+@pytest.mark.provokes("optimizer_killed")
+def test_an_optimiser_that_something_else_ended() -> None:
+    error = told("job_killed")
+    assert (error.code, error.exit_code) == ("optimizer_killed", 75)
+    assert "for want of memory" in words_for(error).message
+
+
 def test_other_ends_of_an_optimiser() -> None:
     assert isinstance(told("no_python", python="/venv/python"), MissingTool)
     assert "(exit code 9)" in str(vars(told("job_died", exit_code=9, said="")))
