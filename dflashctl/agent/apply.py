@@ -18,6 +18,7 @@ from dflashctl.agent import (
     launch,
     library,
     process,
+    restarts,
     runs,
     store,
     tidy,
@@ -29,6 +30,7 @@ from dflashctl.agent.process import Process
 from dflashctl.agent.protocol import (
     Action,
     Ask,
+    CancelRestart,
     Commit,
     Event,
     ExecuteCommand,
@@ -188,13 +190,17 @@ class _Transaction:
                 return self._start(action)
             case VerifyRun():
                 return self._verify(action)
-            case ForgetRuns() | ExecuteCommand():
+            case ForgetRuns() | ExecuteCommand() | CancelRestart():
                 return self._beside(index, action)
             case _:
                 return keeper.perform(action, self._desk(index))
 
-    def _beside(self, index: int, action: ForgetRuns | ExecuteCommand) -> Result:
+    def _beside(self, index: int, action: ForgetRuns | ExecuteCommand | CancelRestart) -> Result:
         """What touches no run that lives."""
+        if isinstance(action, CancelRestart):
+            folder = self.state.run(self.commit.look.job, action.run_id)
+            restarts.cancel(folder, name_of(self.commit.who))
+            return "cancelled", {}
         if isinstance(action, ForgetRuns):
             count, freed = tidy.forget(self.state, self.commit.look.job, action.run_ids)
             return f"{count} forgotten", {"count": count, "bytes": freed}
@@ -280,6 +286,8 @@ class _Transaction:
             time.sleep(0.2)
 
     def _start(self, action: StartRun) -> Result:
+        if action.about.attempt is not None:
+            restarts.still_wanted(self.state, self.commit.look.job, action.about.attempt)
         if action.free_gpus:
             self._await_gpus()
         tmux = Tmux(self.commit.look.tmux_socket)

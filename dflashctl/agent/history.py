@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from dflashctl.agent import files, process, runs, wire
+from dflashctl.agent import files, process, restarts, runs, wire
 from dflashctl.agent.failures import AgentError
 from dflashctl.agent.recorded import (
     Facts,
@@ -111,6 +111,8 @@ def recall(request: RecallRun, state: StateFolder) -> RunRecord:
         repeats=record.get("repeats"),
         boundaries=_boundaries(seen.env, kept, state),
         metrics=_metrics(folder),
+        attempt=restarts.attempt(record),
+        restart=restarts.see(folder),
     )
 
 

@@ -133,6 +133,18 @@ def cut(state: StateFolder, job: str) -> CutTransaction | None:
     return None
 
 
+def at_work_since(state: StateFolder, job: str, since: float, but: str) -> str | None:
+    """Who, other than ``but``, has been at work on the job since a moment; None: nobody."""
+    for path in state.journal.glob("*.jsonl"):
+        if modified(path) > since:
+            known = _facts(path)
+            if known and known[0].get("job") == job and float(known[-1]["at"]) > since:
+                who = str(known[0].get("who", "somebody"))
+                if who != but:
+                    return who
+    return None
+
+
 def last_step(known: list[dict[str, Any]]) -> str:
     """The action that a transaction was at last."""
     steps = [str(fact["action"]) for fact in known if fact.get("fact") == "step"]

@@ -87,14 +87,22 @@ def _begin_watching(
 ) -> None:
     """Start the watchdog in a session of its own, which ends with the run.
 
-    Its orders are a file for it alone, since the addresses in them may be secrets.
+    Its orders are a file for it alone, since the addresses in them may be secrets, as are the
+    variables of a run that it may have to start again.
     """
     from dflashctl.agent.observe import briefly  # they look through us, too
     from dflashctl.agent.watchdog import Orders
 
     assert wanted.watch is not None, "the caller has looked"
     look = replace(briefly(commit.look), gpus=True, files=(), exit_codes=wanted.exit_codes)
-    orders = Orders(look=look, state_dir=str(state.path), watch=wanted.watch)
+    again = wanted if wanted.watch.restart else None
+    orders = Orders(
+        look=look,
+        state_dir=str(state.path),
+        watch=wanted.watch,
+        start=again,
+        version=commit.who.version,
+    )
     write_json(folder.orders, wire.to_json(orders))
     # It needs libtmux, which may be installed as packages are.
     words = tuple(word for word in own_words("watchdog", folder.path) if word != "-S")
@@ -133,6 +141,7 @@ def _record(wanted: StartRun, commit: Commit, folder: RunFolder, state: StateFol
         "fresh": about.fresh,
         "resume": about.resume,
         "repeats": about.repeats,
+        "attempt": wire.to_json(about.attempt),
         "metrics": about.metrics,
         "checkpoints": kept.path if kept else None,
         "resumed_from": checkpoints.newest(kept, store.run_starts(state, commit.look.job)),

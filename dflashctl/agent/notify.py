@@ -21,6 +21,7 @@ _TITLES = {
     "verdict": "{job} on {host}: {code}",
     "cleared": "{job} on {host}: {code} is over",
     "ended": "{job} on {host}: {code}",
+    "restart": "{job} on {host}: restart {code}",
     "test": "{job} on {host}: a test",
 }
 
@@ -34,7 +35,7 @@ def deliver(channel: Channel, notice: Notice) -> str | None:
             case "slack":
                 return _post(channel.to[0], {"text": text(notice)}, {})
             case "ntfy":
-                grave = notice.event == "verdict" or notice.code == "FAILED"
+                grave = notice.event == "verdict" or notice.code in ("FAILED", "given_up")
                 headers = {"Title": title(notice), "Tags": notice.event}
                 headers["Priority"] = "high" if grave else "default"
                 return _send(channel.to[0], notice.evidence.encode(), headers)

@@ -30,6 +30,7 @@ from dflashctl.agent import (
     library,
     optimize,
     process,
+    restarts,
     runs,
     store,
     tidy,
@@ -57,6 +58,7 @@ from dflashctl.agent.seen import (
 from dflashctl.agent.series import metrics_seen, read_progress
 from dflashctl.agent.session import Pane, Tmux, leaders
 from dflashctl.agent.verdicts import judge
+from dflashctl.agent.watching import RestartSeen
 
 PROBE_S = 120.0
 
@@ -191,7 +193,16 @@ def observe(look: Look, state: StateFolder) -> Observed:
         dataset=dataset.fingerprint(look.dataset) if look.dataset else None,
         optimizer=optimize.see(look.job, state),
         driver=driver.see() if look.driver else None,
+        restart=_restart(look, state, view),
     )
+
+
+def _restart(look: Look, state: StateFolder, view: Scene) -> RestartSeen | None:
+    """What is done about the newest run's failure, if it failed and nothing else lives."""
+    folder = state.current(look.job)
+    if folder is None or view.run is None or view.run.state in LIVE_STATES:
+        return None
+    return restarts.see(folder)
 
 
 def _judged(

@@ -249,6 +249,13 @@ class ExecuteCommand:
     timeout_s: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelRestart:
+    """The watchdog shall not start anew what it waits to start after this run's failure."""
+
+    run_id: str
+
+
 Action = (
     Receive
     | StopRun
@@ -258,6 +265,7 @@ Action = (
     | VerifyRun
     | ForgetRuns
     | ExecuteCommand
+    | CancelRestart
 )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dflashctl.agent.seen import Ending, MetricsSeen, RunSeen
+from dflashctl.agent.watching import Attempt, RestartSeen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,7 @@ class About:
         python: the interpreter whose version and torch are worth knowing.
         metrics: how its metrics are found: ``pattern`` or ``jsonl``, if either.
         repeats: the run whose release this one was started from again.
+        attempt: that the watchdog started it, if it did.
     """
 
     fresh: tuple[str, ...] = ()
@@ -51,6 +53,7 @@ class About:
     python: str | None = None
     metrics: dict[str, str] = field(default_factory=dict)
     repeats: str | None = None
+    attempt: Attempt | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +128,8 @@ class RunRecord:
         checkpoints: the folder of its checkpoints.
         boundaries: those of its buckets.
         metrics: the last that were measured.
+        attempt: that the watchdog started it, if it did.
+        restart: what the watchdog did when it had failed, if anything.
     """
 
     now: float
@@ -148,6 +153,8 @@ class RunRecord:
     repeats: str | None
     boundaries: tuple[int, ...] | None
     metrics: MetricsSeen | None
+    attempt: Attempt | None = None
+    restart: RestartSeen | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -121,6 +121,11 @@ class RunFolder:
         return self.path / "watched.jsonl"
 
     @property
+    def restart(self) -> Path:
+        """What the watchdog does about its failure (`restarts`)."""
+        return self.path / "restart.json"
+
+    @property
     def metrics(self) -> Path:
         """All metrics with their times, one object a line."""
         return self.path / "metrics.jsonl"

@@ -11,6 +11,7 @@ from typing import Literal
 
 from dflashctl.agent.keeping import StoreSeen
 from dflashctl.agent.process import Rung
+from dflashctl.agent.watching import RestartSeen
 
 State = Literal[
     "NONE",
@@ -322,6 +323,7 @@ class Observed:
         dataset: the fingerprint of the data that the boundaries were made for, if asked.
         optimizer: the newest detached bucket optimiser of the job.
         driver: the NVIDIA driver's versions, if asked.
+        restart: what the watchdog does about the newest run's failure, if anything.
     """
 
     fingerprint: dict[str, str]
@@ -353,3 +355,4 @@ class Observed:
     metrics: MetricsSeen | None = None
     verdicts: tuple[VerdictSeen, ...] = ()
     driver: DriverSeen | None = None
+    restart: RestartSeen | None = None

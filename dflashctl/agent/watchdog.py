@@ -1,7 +1,8 @@
 """Watches a run on its own target, so that somebody is told with no operator's machine on.
 
 Run by tmux, in a session of its own, as ``python3 watchdog.py <run folder>``. It looks as
-`status` does, judges as `status` does, tells what is new, and ends with the run.
+`status` does, judges as `status` does, tells what is new, and ends with the run. Where the
+playbook asks for it, it starts a run that failed once more (`again`).
 """
 
 from __future__ import annotations
@@ -21,14 +22,15 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from dflashctl.agent import process, wire
+from dflashctl.agent.again import Again, Tell, has_failed
 from dflashctl.agent.notify import deliver, text
 from dflashctl.agent.observe import observe
 from dflashctl.agent.prometheus import exposition
-from dflashctl.agent.protocol import Look
+from dflashctl.agent.protocol import Look, StartRun
 from dflashctl.agent.records import RunFolder, StateFolder, read_json, write_json
 from dflashctl.agent.seen import LIVE_STATES, Observed, RunSeen, VerdictSeen
 from dflashctl.agent.session import clean_environment
-from dflashctl.agent.watching import Channel, Notice, Watch
+from dflashctl.agent.watching import Channel, Event, Notice, Watch
 
 # A verdict is over when so many looks in a row did not give it.
 CLEAR = 3
@@ -40,11 +42,17 @@ POLL_S = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
-    """What the watchdog is started with; the file is gone once read."""
+    """What the watchdog is started with; the file is gone once read.
+
+    ``start``: how the run was started, secrets and all, if it is to be started again when it
+    fails; by the tool of that ``version``.
+    """
 
     look: Look
     state_dir: str
     watch: Watch
+    start: StartRun | None = None
+    version: str = ""
 
 
 class Watchman:
@@ -61,10 +69,10 @@ class Watchman:
         if run is None or run.id != run_id:
             return []
         if run.state not in LIVE_STATES:
-            return [self._notice("ended", run.state, _ending(run, seen.verdicts), seen)]
+            return [self.notice("ended", run.state, _ending(run, seen.verdicts), seen)]
         now = {verdict.code: verdict for verdict in _verdicts(seen)}
         found = [
-            self._notice("verdict", code, verdict.evidence, seen)
+            self.notice("verdict", code, verdict.evidence, seen)
             for code, verdict in now.items()
             if code not in self._known
         ]
@@ -72,13 +80,14 @@ class Watchman:
             self._missed[code] = self._missed.get(code, 0) + 1
             if self._missed[code] >= CLEAR:
                 del self._known[code], self._missed[code]
-                found.append(self._notice("cleared", code, "", seen))
+                found.append(self.notice("cleared", code, "", seen))
         for code, verdict in now.items():
             self._known[code] = verdict
             self._missed.pop(code, None)
         return found
 
-    def _notice(self, event: Any, code: str, evidence: str, seen: Observed) -> Notice:
+    def notice(self, event: Event, code: str, evidence: str, seen: Observed) -> Notice:
+        """What is told of the run."""
         return Notice(
             event=event,
             code=code,
@@ -132,6 +141,7 @@ class Post:
 
     def add(self, notice: Notice) -> None:
         """A notice for every channel."""
+        print(text(notice), flush=True)  # noqa: T201 - for who attaches to its session
         self._write({"told": asdict(notice)})
         self._waiting += [(channel, notice, 0) for channel in self._channels]
 
@@ -166,11 +176,13 @@ def watch(folder: RunFolder) -> None:
     write_json(folder.watchdog, {"process": me.process if me else None, "at": time.time()})
     watchman = Watchman(orders.look.job, socket.gethostname())
     post = Post(orders.watch.channels, folder.watched)
+    had: str | None = None
     while True:
         seen = _look(orders.look, state)
+        if seen is not None and seen.checkpoints is not None:
+            had = seen.checkpoints.latest or had
         notices = watchman.see(seen, folder.id) if seen else []
         for notice in notices:
-            print(text(notice), flush=True)  # noqa: T201 - for who attaches to its session
             post.add(notice)
         post.send()
         if seen is not None and orders.watch.textfile:
@@ -179,9 +191,38 @@ def watch(folder: RunFolder) -> None:
         if gone or any(notice.event == "ended" for notice in notices):
             break
         _rest(orders.watch.every_s, folder)
+    if seen is not None and not gone:
+        _start_again(orders, state, had, lambda code, why: _tell(post, watchman, seen, code, why))
     deadline = time.monotonic() + LAST_TRIES_S
     while not post.send() and time.monotonic() < deadline:
         time.sleep(5.0)
+
+
+def _start_again(orders: Orders, state: StateFolder, had: str | None, tell: Tell) -> None:
+    """Start the run again if that is asked for and it failed."""
+    start, limit, seen = orders.start, orders.watch.restart, _look(orders.look, state)
+    if start is None or limit is None or seen is None or seen.run is None:
+        return
+    if seen.run.id != start.run_id or not has_failed(seen.run):
+        return
+    again = Again(
+        start=start,
+        limit=limit,
+        look=orders.look,
+        state=state,
+        version=orders.version,
+        had=had,
+        tell=tell,
+    )
+    try:
+        again.run()
+    except Exception as error:  # somebody must hear of it
+        tell("failed", f"{type(error).__name__}: {error}")
+
+
+def _tell(post: Post, watchman: Watchman, seen: Observed, code: str, why: str) -> None:
+    post.add(watchman.notice("restart", code, why, seen))
+    post.send()
 
 
 def _look(look: Look, state: StateFolder) -> Observed | None:

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Kind = Literal["webhook", "slack", "ntfy", "email", "command"]
-Event = Literal["verdict", "cleared", "ended", "test"]
+Event = Literal["verdict", "cleared", "ended", "restart", "test"]
+# What has become of a restart; ``unwatched``: it waits, and nobody is left to do it.
+Came = Literal["waits", "started", "cancelled", "given_up", "unwatched"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +20,44 @@ class Channel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Restart:
+    """A run that fails is started again: how often, and how long after the first failure.
+
+    Each time it waits twice as long as before.
+    """
+
+    limit: int
+    after_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """A run that the watchdog started: because which run failed, and the how-manyth it is."""
+
+    of: str
+    number: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartSeen:
+    """What the watchdog does about a run that failed.
+
+    Attributes:
+        number, limit: which attempt of how many.
+        due_at: when it is, or was, to be made.
+        came: what has become of it.
+        why: the new run's id, who cancelled it, or why it was given up.
+    """
+
+    number: int
+    limit: int
+    due_at: float
+    came: Came
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
     """How a run is watched on its target.
 
@@ -25,17 +65,20 @@ class Watch:
         every_s: between two looks.
         channels: who is told.
         textfile: a file for node_exporter's textfile collector, if one is wanted.
+        restart: whether a run that fails is started again.
     """
 
     every_s: float
     channels: tuple[Channel, ...]
     textfile: str | None
+    restart: Restart | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """What is told. ``code``: a verdict's code, or the state that a run ended in.
+    """What is told.
 
+    ``code``: a verdict's code, the state that a run ended in, or what became of a restart;
     ``progress``: how far the run was, in words; ``at``: seconds since the epoch.
     """
 

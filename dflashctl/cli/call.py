@@ -139,8 +139,8 @@ class Call:
         """
         from dataclasses import replace
 
+        from dflashctl.agent.ids import archive_name
         from dflashctl.errors import MissingSetting
-        from dflashctl.plan.ids import archive_name
         from dflashctl.plan.model import Desired
 
         job = self.outline(file)
@@ -167,7 +167,7 @@ class Call:
         import secrets
         from datetime import UTC, datetime
 
-        from dflashctl.plan.ids import run_id
+        from dflashctl.agent.ids import run_id
 
         return run_id(job, datetime.now(UTC), secrets.choice)
 

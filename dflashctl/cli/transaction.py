@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from dflashctl.agent.ids import transaction_id
 from dflashctl.agent.protocol import Commit, Receive, StepDone, StepPassed
 from dflashctl.cli.ctrl_c import patient
 from dflashctl.cli.recover import outcome_after_loss
@@ -20,7 +21,6 @@ from dflashctl.errors import (
     Refused,
     Unverified,
 )
-from dflashctl.plan.ids import transaction_id
 from dflashctl.plan.preflight import lacks
 from dflashctl.view import json
 from dflashctl.view.outcome import show_done

@@ -20,6 +20,7 @@ from dflashctl.plan.start import as_they_are, not_deployed
 from dflashctl.plan.steps import (
     command_for,
     lives,
+    restart_waits,
     run_spec,
     start_steps,
     stop_steps,
@@ -149,7 +150,7 @@ class _Play:
         return (*receive, *place)
 
     def _stop(self) -> tuple[Step, ...]:
-        if not self.lives:
+        if not self.lives and not restart_waits(self.seen):
             self.notes.append(f"nothing to stop: {what_was(self.seen)}")
             return ()
         self.stopped = True

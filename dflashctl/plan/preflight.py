@@ -14,6 +14,7 @@ from dflashctl.agent.keeping import (
     VerifyArchive,
 )
 from dflashctl.agent.protocol import (
+    CancelRestart,
     ExecuteCommand,
     ForgetRuns,
     PlaceFiles,
@@ -77,6 +78,8 @@ def preflight(desired: Desired, seen: Observed, steps: tuple[Step, ...]) -> tupl
             case StartRun():
                 refusals += _for_start(desired, seen)
             case Receive() | StopRun() | VerifyRun() | ForgetRuns() | ExecuteCommand():
+                pass
+            case CancelRestart():
                 pass
             case (
                 ClearCheckpoints()

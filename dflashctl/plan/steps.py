@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dflashctl.agent.protocol import ForgetRuns, StartRun, StopRun, VerifyRun
+from dflashctl.agent.protocol import CancelRestart, ForgetRuns, StartRun, StopRun, VerifyRun
 from dflashctl.agent.recorded import About
 from dflashctl.agent.seen import LIVE_STATES
 from dflashctl.errors import MissingSetting
@@ -53,13 +53,33 @@ def stop_steps(desired: Desired, seen: Observed, reason: str) -> tuple[Step, ...
         found.append((session.name, None, words.at_hand(session)))
     stop = desired.playbook.stop
     ladder = f"{stop.signal}, after {stop.grace_s:g} s TERM, then KILL"
-    return tuple(
+    return *cancel_steps(seen), *(
         Step(
             action=StopRun(session=name, run_id=run_id, signal=stop.signal, grace_s=stop.grace_s),
             what=f"stop {who}",
             why=f"{reason}; {ladder}",
         )
         for name, run_id, who in found
+    )
+
+
+def restart_waits(seen: Observed) -> bool:
+    """Whether the watchdog waits to start a run that failed again."""
+    return seen.restart is not None and seen.restart.came == "waits"
+
+
+def cancel_steps(seen: Observed) -> tuple[Step, ...]:
+    """Cancel the restart that the watchdog waits to make, if it does."""
+    run, restart = seen.run, seen.restart
+    if run is None or restart is None or not restart_waits(seen):
+        return ()
+    return (
+        Step(
+            action=CancelRestart(run_id=run.id),
+            what=f"cancel the watchdog's restart of run {run.id}, "
+            f"due {words.moment(restart.due_at)}",
+            why="nothing is to start by itself",
+        ),
     )
 
 

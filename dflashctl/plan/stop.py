@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dflashctl.plan.model import Plan
-from dflashctl.plan.steps import lives, stop_steps, what_was
+from dflashctl.plan.steps import lives, restart_waits, stop_steps, what_was
 
 if TYPE_CHECKING:
     from dflashctl.agent.seen import Observed
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def plan_stop(desired: Desired, seen: Observed) -> Plan:
-    """Stop the running job; with nothing running, a note and no steps."""
-    if not lives(seen):
+    """Stop the running job, or a restart that waits; with neither, a note and no steps."""
+    if not lives(seen) and not restart_waits(seen):
         return Plan(notes=(f"nothing runs; {what_was(seen)}",))
     return Plan(steps=stop_steps(desired, seen, "asked for"))

@@ -27,6 +27,7 @@ _AT_WORK = {
     "VerifyRun": "checking the new run",
     "ExecuteCommand": "running a command",
     "ForgetRuns": "forgetting old runs",
+    "CancelRestart": "cancelling a restart",
 }
 LONGEST_COMMAND = 300
 _UNITS = ("kB", "MB", "GB", "TB", "PB")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dflashctl.agent.watching import Channel, Watch
+from dflashctl.agent.watching import Channel, Restart, Watch
 from dflashctl.document.read import mapping
 from dflashctl.errors import BadFile, Fault
 from dflashctl.playbook.model import ChannelSpec, WatchSpec
@@ -33,10 +33,12 @@ def faults(document: Document) -> Iterator[Fault]:
 
 def watch_of(said: schema.Watch) -> WatchSpec:
     """The schema's values as the model has them."""
+    again = Restart(limit=said.restart_limit, after_s=max(1.0, said.restart_after))
     return WatchSpec(
         every_s=max(1.0, said.every),
         channels=tuple(_channel(entry) for entry in said.notify),
         textfile=said.textfile,
+        restart=again if said.restart == "on-failure" else None,
     )
 
 
@@ -72,4 +74,9 @@ def read_watch(spec: WatchSpec | None, environ: Mapping[str, str]) -> Watch | No
         Channel(kind=one.kind, to=(environ[one.to_from],) if one.to_from else one.to)
         for one in spec.channels
     )
-    return Watch(every_s=spec.every_s, channels=channels, textfile=spec.textfile)
+    return Watch(
+        every_s=spec.every_s,
+        channels=channels,
+        textfile=spec.textfile,
+        restart=spec.restart,
+    )

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from dflashctl.agent.keeping import CompleteWhen, JsonField
     from dflashctl.agent.seen import Ending
-    from dflashctl.agent.watching import Kind
+    from dflashctl.agent.watching import Kind, Restart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,11 +131,17 @@ class ChannelSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchSpec:
-    """How a run is watched on its target; ``textfile`` is for node_exporter."""
+    """How a run is watched on its target.
+
+    Attributes:
+        textfile: is for node_exporter.
+        restart: whether and how a run that fails is started again.
+    """
 
     every_s: float
     channels: tuple[ChannelSpec, ...]
     textfile: str | None = None
+    restart: Restart | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

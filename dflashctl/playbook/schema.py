@@ -235,13 +235,18 @@ class Notify(Part):
 class Watch(Part):
     """How a run is watched on its target."""
 
-    not_yet = ("restart",)
     every: Seconds = 60.0
     """Between two looks."""
     notify: list[Notify] = []
     """Who is told what speaks against the run, and how it ended."""
     textfile: TargetPath | None = None
     """A file for node_exporter's textfile collector, written with each look."""
+    restart: Literal["never", "on-failure"] = "never"
+    """on-failure: a run that fails is started again from its newest complete checkpoint."""
+    restart_limit: Positive = 3
+    """How often at most, counted from the start by a person."""
+    restart_after: Seconds = 30.0
+    """How long after the first failure; after each further one twice as long."""
 
 
 class Dataset(Part):
@@ -317,7 +322,7 @@ class PlaybookFile(Part):
     batching: Batching | None = None
     """How training makes its batches."""
     steps: list[Step] = []
-    """How training makes its batches."""
+    """What `dflashctl play` does, in order."""
 
 
 def check(values: Mapping[str | int, Any]) -> tuple[PlaybookFile | None, list[Any]]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from dflashctl.agent.protocol import StepDone, StepPassed
     from dflashctl.agent.seen import Observed
+    from dflashctl.agent.watching import RestartSeen
     from dflashctl.errors import DflashError
     from dflashctl.inventory.model import Inventory, Target
     from dflashctl.plan.diff import FileDiff
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 SCHEMA = 1
 _STATUS_FIELDS = (
     "state", "run", "session", "metrics", "gpus", "gpu_status", "checkpoints", "disk", "release",
-    "buckets", "optimizer", "verdicts", "lock", "interrupted", "last_known", "error",
+    "buckets", "restart", "optimizer", "verdicts", "lock", "interrupted", "last_known", "error",
 )  # fmt: skip
 
 
@@ -143,6 +144,7 @@ def status_object(report: Report) -> dict[str, Any]:
         "disk": _disk(seen),
         "release": run.release if run else None,
         "buckets": plain(run.buckets) if run else None,
+        "restart": restart_object(seen.restart),
         "optimizer": None if seen.optimizer is None else {
             **plain(seen.optimizer),
             "started_at": figures.iso(seen.optimizer.started_at),
@@ -207,6 +209,13 @@ def _checkpoints(seen: Observed) -> dict[str, Any] | None:
 def _disk(seen: Observed) -> dict[str, Any] | None:
     disk = disk_shown(seen)
     return None if disk is None else {"free_bytes": disk.free, "total_bytes": disk.total}
+
+
+def restart_object(restart: RestartSeen | None) -> dict[str, Any] | None:
+    """What the watchdog does about a failure."""
+    if restart is None:
+        return None
+    return {**plain(restart), "due_at": figures.iso(restart.due_at)}
 
 
 def plan_object(plan: Plan) -> dict[str, Any]:

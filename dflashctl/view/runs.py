@@ -10,7 +10,7 @@ from dflashctl.view import figures
 from dflashctl.view.console import ACCENT
 from dflashctl.view.diff import show_diffs, show_lines
 from dflashctl.view.sanitize import clean, one_line
-from dflashctl.view.status import fits
+from dflashctl.view.status import fits, restart_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -120,6 +120,8 @@ def _facts(record: RunRecord) -> Iterator[tuple[str, list[str]]]:
     run = record.run
     tool = f" with dflashctl {record.version}" if record.version else ""
     yield "started", [f"{figures.moment(run.started_at)} by {run.started_by}{tool}"]
+    if (made := record.attempt) is not None:
+        yield "restart", [f"attempt {made.number} of {made.limit}, since run {made.of} failed"]
     if record.repeats:
         yield "repeats", [f"run {record.repeats}"]
     if run.ended_at is not None:
@@ -127,6 +129,8 @@ def _facts(record: RunRecord) -> Iterator[tuple[str, list[str]]]:
         yield "ended", [f"{figures.moment(run.ended_at)}, after {lasted}{_how(run)}"]
     elif (so_far := elapsed(run, record.now)) is not None:
         yield "for", [figures.duration(so_far)]
+    if record.restart is not None:
+        yield "then", [restart_line(record.restart, record.now)]
     if record.metrics is not None:
         yield "reached", [_reached(record.metrics)]
     yield "command", [words.command(run.command)]

@@ -55,6 +55,8 @@ def run_object(record: RunRecord) -> dict[str, Any]:
         "version": record.version,
         "transaction": record.transaction,
         "repeats": record.repeats,
+        "attempt": json.plain(record.attempt),
+        "restart": json.restart_object(record.restart),
         "cwd": record.cwd,
         "user": record.user,
         "env_base": record.env_base,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from dflashctl.agent.seen import BucketsSeen, DiskSeen, Observed, OptimizerSeen
+    from dflashctl.agent.watching import RestartSeen
     from dflashctl.errors import DflashError
     from dflashctl.view.console import Screen
 
@@ -215,6 +216,13 @@ def _facts(seen: Observed) -> Iterable[tuple[str, list[str]]]:
         yield "release", [run.release]
     if run is not None and run.buckets is not None:
         yield "buckets", [buckets_line(run.buckets)]
+    yield from _beside(seen)
+
+
+def _beside(seen: Observed) -> Iterable[tuple[str, list[str]]]:
+    """What else is at work, or was, on the job."""
+    if seen.restart is not None:
+        yield "restart", [restart_line(seen.restart, seen.now)]
     if seen.optimizer is not None:
         yield "optimizer", [optimizer_line(seen.optimizer)]
     if seen.lock is not None:
@@ -323,6 +331,24 @@ def buckets_line(buckets: BucketsSeen) -> str:
     expected = buckets.expected_efficiency
     given = "" if expected is None else f", {expected:.2%} expected"
     return f"{buckets.sha256}, {count} buckets{given}"
+
+
+def restart_line(restart: RestartSeen, now: float) -> str:
+    """What the watchdog does about a failure."""
+    attempt = f"attempt {restart.number} of {restart.limit}"
+    due = figures.moment(restart.due_at)
+    match restart.came:
+        case "waits":
+            left = figures.duration(max(0.0, restart.due_at - now))
+            return f"{attempt} due {due} (in {left}); dflashctl stop cancels it"
+        case "started":
+            return f"{attempt} made: run {restart.why}"
+        case "cancelled":
+            return f"{attempt} cancelled by {restart.why}"
+        case "given_up":
+            return f"given up: {restart.why}"
+        case "unwatched":
+            return f"{attempt} was due {due}, but the watchdog is gone: dflashctl start makes it"
 
 
 def optimizer_line(seen: OptimizerSeen) -> str:

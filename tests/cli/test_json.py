@@ -19,7 +19,7 @@ from tests.plan.scenes import ADOPTED, BARE, BUSY, RUNNING
 DOCUMENT = Path(__file__).parents[2] / "docs" / "json.md"
 STATUS = {
     "state", "run", "session", "metrics", "gpus", "gpu_status", "checkpoints", "disk", "release",
-    "buckets", "optimizer", "verdicts", "lock", "interrupted", "last_known", "error",
+    "buckets", "restart", "optimizer", "verdicts", "lock", "interrupted", "last_known", "error",
 }  # fmt: skip
 RUN = {
     "id", "pid", "started_at", "ended_at", "elapsed_s", "exit_code", "exit_name", "signal", "oom",

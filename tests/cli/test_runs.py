@@ -88,7 +88,7 @@ def test_the_shapes_of_runs_are_as_documented(past: World) -> None:
     assert set(answer(past, "runs", "show")) == row | {
         "version", "transaction", "repeats", "cwd", "user", "env_base", "env", "secrets",
         "exit_codes", "checkpoints", "resumed_from", "boundaries", "files", "source", "facts",
-        "error",
+        "error", "attempt", "restart",
     }  # fmt: skip
     found = answer(past, "runs", "diff")
     assert set(found) == {"first", "second", "settings", "env", "boundaries", "files", "error"}

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dflashctl.agent.seen import CutTransaction, LockSeen, Observed
+from dflashctl.agent.watching import RestartSeen
 from dflashctl.errors import ContainerStopped, HostKeyUnknown, Unreachable
 from tests.cli.world import World
 from tests.plan.scenes import ADOPTED, BARE, BUSY, EMPTY, FAILED, GPUS, METRICS, OVER, RUNNING
@@ -202,3 +203,25 @@ def test_a_clock_out_of_order_does_not_end_a_status(world: World) -> None:
     world.answers = [replace(BUSY, run=run, now=-1e300)]
     assert world.run("status").code == 0
     json.loads(world.run("status", "--json").out)
+
+
+@pytest.mark.parametrize(
+    ("came", "why", "words"),
+    [
+        ("waits", "", "attempt 2 of 3 due 2026-11-28 12:06 UTC (in 30.0 s); dflashctl stop"),
+        ("started", "r-9", "attempt 2 of 3 made: run r-9"),
+        ("cancelled", "ann@desk", "attempt 2 of 3 cancelled by ann@desk"),
+        ("given_up", "the limit of 2 is reached", "given up: the limit of 2 is reached"),
+        ("unwatched", "", "but the watchdog is gone"),
+    ],
+)
+def test_what_the_watchdog_does_about_a_failure_is_told(
+    world: World, came: Any, why: str, words: str
+) -> None:
+    restart = RestartSeen(number=2, limit=3, due_at=OVER.now + 30, came=came, why=why)
+    world.answers = [replace(OVER, restart=restart)]
+    result = world.run("status")
+    assert words in " ".join(result.out.split())
+    world.answers = [replace(OVER, restart=restart)]
+    found = json.loads(world.run("status", "--json").out)["targets"]["here"]["restart"]
+    assert (found["came"], found["due_at"]) == (came, "2026-11-28T12:06:30Z")

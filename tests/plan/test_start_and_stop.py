@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from dflashctl.agent.protocol import StartRun, StopRun, VerifyRun
+from dflashctl.agent.protocol import CancelRestart, StartRun, StopRun, VerifyRun
+from dflashctl.agent.seen import Observed
+from dflashctl.agent.watching import RestartSeen
 from dflashctl.errors import MissingSetting
+from dflashctl.plan.deploy import plan_deploy
+from dflashctl.plan.model import Plan
 from dflashctl.plan.start import plan_start
 from dflashctl.plan.stop import plan_stop
 from tests.plan.scenes import (
@@ -147,3 +152,31 @@ def test_once_there_are_many_runs_a_start_forgets_the_oldest_last() -> None:
     plan = plan_start(DESIRED, seen, wait=True)
     assert actions(plan) == ["StartRun", "VerifyRun", "ForgetRuns"]
     assert plan.steps[-1].what.startswith("forget the 2 oldest runs, up to 2026-01-02T0000Z")
+
+
+WAITS = RestartSeen(number=1, limit=3, due_at=1_795_867_590.0, came="waits", why="")
+FORGOTTEN = replace(OVER, restart=replace(WAITS, came="unwatched"))
+
+
+def test_a_stop_cancels_a_restart_that_waits() -> None:
+    plan = plan_stop(DESIRED, replace(OVER, restart=WAITS))
+    assert actions(plan) == ["CancelRestart"]
+    assert said(plan, CancelRestart) == (
+        (
+            "cancel the watchdog's restart of run 2026-11-28T0900Z-dflash-a2b3, "
+            "due 2026-11-28 12:06 UTC"
+        ),
+        "nothing is to start by itself",
+    )
+    assert plan_stop(DESIRED, FORGOTTEN).steps == ()
+
+
+@pytest.mark.parametrize("plan", [
+    lambda seen: plan_start(DESIRED, seen, wait=False),
+    lambda seen: plan_deploy(DESIRED, seen, restart=False, clear=False, wait=False),
+    lambda seen: plan_deploy(DESIRED, seen, restart=True, clear=True, wait=True),
+])  # fmt: skip
+def test_a_new_run_cancels_a_restart_that_waits_first(plan: Callable[[Observed], Plan]) -> None:
+    waiting = actions(plan(replace(OVER, restart=WAITS)))
+    assert waiting.index("CancelRestart") < waiting.index("StartRun")
+    assert "CancelRestart" not in actions(plan(FORGOTTEN))

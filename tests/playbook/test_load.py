@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dflashctl.agent.watching import Restart
 from dflashctl.errors import BadFile, NoFile
 from dflashctl.playbook.load import find_playbook, load_playbook
 from dflashctl.playbook.model import (
@@ -319,18 +320,20 @@ def test_a_name_is_of_small_letters_digits_and_dashes(tmp_path: Path, name: str)
     assert message.startswith("must be small letters, digits and dashes, at most 64")
 
 
-@pytest.mark.parametrize(
-    ("text", "where"),
-    [
-        ("watch: {restart: on-failure}", "watch.restart"),
-        ("distributed: {}", "distributed"),
-    ],
-)
-def test_a_field_of_the_format_that_is_not_built_yet_is_refused(
-    tmp_path: Path, text: str, where: str
-) -> None:
-    found = faults(tmp_path, f"{HEAD}{text}\n")
-    assert found == [(3, where, "is not supported yet by this version")]
+def test_a_field_of_the_format_that_is_not_built_yet_is_refused(tmp_path: Path) -> None:
+    found = faults(tmp_path, f"{HEAD}distributed: {{}}\n")
+    assert found == [(3, "distributed", "is not supported yet by this version")]
+
+
+def test_a_run_is_started_again_only_where_that_is_asked_for(tmp_path: Path) -> None:
+    watch = load(tmp_path, f"{HEAD}watch: {{}}\n").watch
+    assert watch is not None
+    assert watch.restart is None
+    watch = load(tmp_path, f"{HEAD}watch: {{restart: on-failure, restart_limit: 5}}\n").watch
+    assert watch is not None
+    assert watch.restart == Restart(limit=5, after_s=30.0)
+    ((_, where, _),) = faults(tmp_path, f"{HEAD}watch: {{restart: always}}\n")
+    assert where == "watch.restart"
 
 
 def test_a_start_may_have_to_prove_itself_by_a_metric(tmp_path: Path) -> None:

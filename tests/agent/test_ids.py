@@ -5,7 +5,7 @@ import re
 import secrets
 from datetime import UTC, datetime, timedelta, timezone
 
-from dflashctl.plan.ids import run_id, transaction_id
+from dflashctl.agent.ids import run_id, transaction_id
 
 NOON = datetime(2026, 11, 29, 12, 6, 59, tzinfo=UTC)
 

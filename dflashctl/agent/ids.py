@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC
+from datetime import timezone
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def run_id(job: str, now: datetime, choose: Callable[[str], str]) -> str:
     ``secrets.choice`` does.
     """
     chance = "".join(choose(ALPHABET) for _ in range(4))
-    return f"{now.astimezone(UTC):%Y-%m-%dT%H%MZ}-{job}-{chance}"
+    return f"{now.astimezone(timezone.utc):%Y-%m-%dT%H%MZ}-{job}-{chance}"
 
 
 def transaction_id(job: str, now: datetime, choose: Callable[[str], str]) -> str:
@@ -30,4 +30,4 @@ def transaction_id(job: str, now: datetime, choose: Callable[[str], str]) -> str
 
 def archive_name(now: datetime) -> str:
     """``2026-11-29T120603Z``: the moment in UTC, for an archive that is given no name."""
-    return f"{now.astimezone(UTC):%Y-%m-%dT%H%M%SZ}"
+    return f"{now.astimezone(timezone.utc):%Y-%m-%dT%H%M%SZ}"
