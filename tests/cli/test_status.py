@@ -208,7 +208,7 @@ def test_a_clock_out_of_order_does_not_end_a_status(world: World) -> None:
 @pytest.mark.parametrize(
     ("came", "why", "words"),
     [
-        ("waits", "", "attempt 2 of 3 due 2026-11-28 12:06 UTC (in 30.0 s); dflashctl stop"),
+        ("waits", "", "attempt 2 of 3 due 2026-11-28 12:06 UTC (in 30 s); dflashctl stop"),
         ("started", "r-9", "attempt 2 of 3 made: run r-9"),
         ("cancelled", "ann@desk", "attempt 2 of 3 cancelled by ann@desk"),
         ("given_up", "the limit of 2 is reached", "given up: the limit of 2 is reached"),
