@@ -12,17 +12,20 @@ unexport DFLASHCTL_INVENTORY DFLASHCTL_PLAYBOOK
 SIDE_BY_SIDE = -n 4 --dist worksteal
 LAB_PACKAGES = tmux openssh-client openssh-server lxc debootstrap tini iproute2
 
-.PHONY: help venv packages lint format test test-quick restarts bench bench-checkpoints demo docs screenshots schemas constraints clean
+.PHONY: help venv torch-venv packages lint format test test-quick test-dflash restarts bench \
+  bench-checkpoints demo docs screenshots schemas constraints clean
 
 help:
 	@echo 'make demo         the main job on this machine: deploy a small trainer, watch it, stop it'
 	@echo 'make test         all tests, with coverage; as root on Debian or Ubuntu also the lab'
 	@echo 'make test-quick   the tests that need no lab'
+	@echo 'make test-dflash  the tests of the DFlash trainer, with torch in .venv-torch'
 	@echo 'make restarts     100 restarts in a row, in the lab where there is one'
 	@echo 'make bench        the figures that the documents give, measured anew; minutes'
 	@echo 'make lint         ruff, mypy --strict, the order of the floors'
 	@echo 'make format       let ruff rewrite what it can'
 	@echo 'make venv         .venv with all that development needs'
+	@echo 'make torch-venv   .venv-torch, with what the DFlash trainer needs: torch for the CPU'
 	@echo 'make packages     the Debian packages that the tests need'
 	@echo 'make docs         docs/errors.md anew, from the program itself'
 	@echo 'make screenshots  docs/images/*.svg anew, from the program at work on this machine'
@@ -41,6 +44,16 @@ venv: .venv/ready
 	$(BIN)/pip install --quiet --require-hashes -r constraints.txt
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	$(BIN)/python -m compileall -q .venv/lib dflashctl
+	@touch $@
+
+torch-venv: .venv-torch/ready
+
+# The CPU build: the one for CUDA needs gigabytes beside it.
+.venv-torch/ready: constraints-torch.txt
+	$(PYTHON) -m venv --clear .venv-torch
+	.venv-torch/bin/pip install --quiet --require-hashes --no-deps -r constraints-torch.txt || \
+	  { echo 'No CPU build of torch was found for this Python (3.11 is pinned). An index that has' \
+	  'it can be named in PIP_EXTRA_INDEX_URL: see pytorch.org/get-started' >&2; exit 1; }
 	@touch $@
 
 packages:
@@ -64,6 +77,11 @@ test: packages venv
 
 test-quick: venv
 	$(BIN)/pytest -m 'not lab and not slow' $(SIDE_BY_SIDE) $(ARGS)
+
+test-dflash: venv torch-venv
+	$(BIN)/mypy --python-executable .venv-torch/bin/python --cache-dir .mypy_cache/torch \
+	  playbooks/dflash
+	OMP_NUM_THREADS=1 .venv-torch/bin/python -m pytest tests/dflash $(ARGS)
 
 restarts: packages venv
 	DFLASHCTL_RESTARTS=100 $(BIN)/pytest -m restarts --timeout 2400 $(ARGS)
@@ -98,6 +116,6 @@ constraints:
 	rm -r build
 
 clean:
-	rm -rf .venv build dist .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-torch build dist .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -rf "$${DFLASHCTL_LAB_CACHE:-$$HOME/.cache/dflashctl-lab}"
