@@ -49,6 +49,7 @@ from dflashctl.agent.protocol import (
     VerifyRun,
 )
 from dflashctl.agent.records import StateFolder, read_json, write_json
+from dflashctl.agent.seen import LIVE_STATES
 from dflashctl.agent.session import Tmux, leaders
 
 SUPERVISOR_S = 15.0
@@ -193,7 +194,16 @@ class _Transaction:
             case ForgetRuns() | ExecuteCommand() | CancelRestart():
                 return self._beside(index, action)
             case _:
+                if keeper.moves(action):
+                    self._check_nothing_lives()
                 return keeper.perform(action, self._desk(index))
+
+    def _check_nothing_lives(self) -> None:
+        """No checkpoint moves under a run, also where a stop was tried in vain and passed over."""
+        view = scene(self.commit.look, self.state, Tmux(self.commit.look.tmux_socket))
+        by_hand = view.session is not None and view.session.adopted
+        if by_hand or (view.run is not None and view.run.state in LIVE_STATES):
+            raise AgentError("in_use", pids=sorted(member.pid for member in view.members))
 
     def _beside(self, index: int, action: ForgetRuns | ExecuteCommand | CancelRestart) -> Result:
         """What touches no run that lives."""

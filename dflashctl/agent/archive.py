@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import os
 import threading
 import time
@@ -39,6 +38,8 @@ from dflashctl.agent.manifest import (
 from dflashctl.agent.records import read_json, sync_folder, write_atomically, write_json
 
 RESERVE = 16 << 20
+# What `stream.pack` reads of; all else that an archive in the making holds is `Archive`'s.
+NAMES = "names"
 # Called with the bytes done and the bytes in all.
 Progress = Callable[[int, int], None]
 Result = tuple[str, dict[str, Any]]
@@ -89,9 +90,9 @@ def archive(
     """
     real = aside.check_same(action.store.path, action.real_path)
     folder = archive_folder(action.store)
-    with aside.renames(folder):
+    with aside.renames(folder), _nothing_goes():
         folder.mkdir(parents=True, exist_ok=True)
-        settle(action.store)
+        settle(action.store, go_on=action.then_remove)
         aside.settle(real)
         cargo = _cargo(action, real, starts, note)
         final = Archive(folder=folder / action.name)
@@ -116,6 +117,15 @@ def archive(
             _remove(final, real)
         facts = _facts(final, cargo)
         return f"{len(cargo.checkpoints)} in {final.folder}, verified", facts
+
+
+@contextmanager
+def _nothing_goes() -> Iterator[None]:
+    """A trainer that lives may delete old checkpoints while they are read."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise AgentError("changed", path=str(error.filename)) from error
 
 
 @contextmanager
@@ -233,6 +243,7 @@ def _move(making: Archive, real: Path, cargo: _Cargo, about: dict[str, Any], met
                 making.about.unlink()
                 return False
             raise
+    check_unchanged(making, str(making.files), cargo.names)
     sync_folder(making.files)
     sync_folder(real)
     return True
@@ -252,7 +263,7 @@ def _copy(making: Archive, real: Path, cargo: _Cargo, about: dict[str, Any], met
         raise AgentError("disk_full", path=str(making.folder.parent), free=free, needed=needed)
     form = stream.form_here()
     write_json(making.about, {**about, "form": form})
-    names = making.folder / "names"
+    names = making.folder / NAMES
     with names.open("xb") as file:
         file.writelines(os.fsencode(path) + b"\0" for path, _ in tree(str(real), cargo.names))
     failed: list[BaseException] = []
@@ -273,7 +284,7 @@ def _copy(making: Archive, real: Path, cargo: _Cargo, about: dict[str, Any], met
         raise failed[0]
     names.unlink()
     stream.check_copy(making, form, str(real), meter.tick)
-    check_unchanged(making, str(real))
+    check_unchanged(making, str(real), cargo.names)
 
 
 def _finish(making: Archive, final: Archive) -> None:
@@ -293,48 +304,70 @@ def _remove(final: Archive, real: Path) -> None:
 def _undo(making: Archive, real: Path) -> None:
     """Nothing was archived: what was moved comes back, what was copied goes."""
     with suppress(OSError):
-        if making.files.is_dir():
-            for name in os.listdir(making.files):
+        for name in os.listdir(making.files) if making.files.is_dir() else ():
+            if not os.path.lexists(real / name):  # else it stays, to be settled
                 os.rename(making.files / name, real / name)
-        aside.remove_tree(making.folder)
+        if not making.files.is_dir() or not os.listdir(making.files):
+            aside.remove_tree(making.folder)
 
 
-def settle(spec: StoreSpec) -> None:
+def settle(spec: StoreSpec, *, go_on: bool) -> None:
     """What a cut left half made: a move is gone on with, a copy is removed.
 
     A move was cut among its renames, after all was hashed: doing the rest is safe, and
-    nothing else could bring checkpoints back under one name.
+    nothing else could bring checkpoints back under one name. Unless ``go_on`` a run may be
+    at work on those that had not moved yet: they stay, and the archive is of the others.
     """
     folder = archive_folder(spec)
     with os.scandir(folder) as items:
-        begun = [item.name for item in items if item.name.startswith(PARTIAL)]
+        begun = [item.name for item in items if item.name.startswith(PARTIAL) and _ours(item)]
     for name in begun:
         making = Archive(folder=folder / name)
         if _is_held(making.folder):
             continue
         if making.files.is_dir() and os.listdir(making.files):
-            _go_on(making, Archive(folder=folder / name.removeprefix(PARTIAL)))
+            _go_on(making, Archive(folder=folder / name.removeprefix(PARTIAL)), spec, go_on)
         else:
             aside.remove_tree(making.folder)
 
 
-def _go_on(making: Archive, final: Archive) -> None:
+def _ours(item: os.DirEntry[str]) -> bool:
+    """Whether it is an archive in the making: others have names that begin with a dot, too."""
+    making = Archive(folder=Path(item.path))
+    data = (making.data("tar"), making.data("tar.zst"))
+    known = {path.name for path in (making.about, making.manifest, making.files, *data)} | {NAMES}
+    if not item.is_dir(follow_symlinks=False):
+        return False
+    # A record that was being written has a name of its own before.
+    return all(name in known or name.endswith(".new") for name in os.listdir(item.path))
+
+
+def _go_on(making: Archive, final: Archive, spec: StoreSpec, go_on: bool) -> None:
     about = read_json(making.about) or {}
     source, lost = Path(str(about.get("source", "/"))), set()
     for name, inode in about.get("inodes", {}).items():
         if os.path.lexists(making.files / name):
             continue
-        if os.path.lexists(source / name) and os.lstat(source / name).st_ino == inode:
+        there = os.path.lexists(source / name) and os.lstat(source / name).st_ino == inode
+        if there and go_on:
             os.rename(source / name, making.files / name)
         else:  # somebody else moved it meanwhile, or put another in its place
             lost.add(name)
     if lost:
-        kept = [line for line in read_lines(making) if line["path"].split("/")[0] not in lost]
-        text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in kept)
-        write_atomically(making.manifest, text.encode())
-        names = [name for name in about["names"] if name not in lost]
-        size = sum(line.get("size", 0) for line in kept)
-        write_json(making.about, {**about, "names": names, "size": size, "files": len(kept)})
+        base, here = str(making.files), os.listdir(making.files)
+        # Anew, as a file's content may have been under a name of what is not here.
+        text = b"".join(lines(base, tree(base, here), lambda _: None))
+        write_atomically(making.manifest, text)
+        kept = list(read_lines(making))
+        steps = [entry.step for entry in store.entries(spec, base, []) if entry.step is not None]
+        theirs = {
+            "names": [name for name in about["names"] if name not in lost],
+            "others": [name for name in about["others"] if name not in lost],
+            "latest_step": max(steps, default=None),
+            "size": sum(line.get("size", 0) for line in kept),
+            "files": len(kept),
+        }
+        write_json(making.about, {**about, **theirs})
     if not os.path.lexists(final.folder):
         _finish(making, final)
 

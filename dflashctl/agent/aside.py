@@ -98,14 +98,14 @@ def check_same(path: str, real_path: str) -> Path:
 def clear(path: str, real_path: str, transaction: str) -> tuple[int, Path | None]:
     """Move all that the folder holds aside; nothing is deleted.
 
-    Returns how many entries moved, and where to (None: there is no such folder). Raises:
+    Returns how many entries moved, and where to (None: there was nothing). Raises:
         AgentError: ``guarded`` when the path leads elsewhere than it did,
             ``cannot_rename`` when the filesystem refuses; nothing has moved then.
     """
     real = check_same(path, real_path)
     with renames(real):
         settle(real)
-        if not real.exists():
+        if not real.exists() or not any(True for _ in listed(real)):
             return 0, None
         return move_aside(real, transaction)
 
@@ -131,16 +131,16 @@ def move_aside(real: Path, transaction: str) -> tuple[int, Path]:
     """The same once all is checked; an earlier clearing that was cut is gone on with."""
     trash = trash_of(real)
     trash.mkdir(mode=0o700, exist_ok=True)
-    count = how_many(real)
-    record = trash / f"{transaction}.json"
+    count, name = how_many(real), _new_id(trash, transaction)
+    record = trash / f"{name}.json"
     if not is_mount_point(real):
         write_json(record, {"at": time.time()})
-        return count, _swap(real, trash, transaction)
+        return count, _swap(real, trash, name)
     begun = [one for one in cleared(real) if one.moving and one.restoring is None]
-    if begun and not any(os.path.lexists(begun[-1].folder / item.name) for item in listed(real)):
+    if begun and _fits(real, begun[-1]):
         aside, record = begun[-1].folder, trash / f"{begun[-1].id}.json"
     else:
-        aside = trash / transaction
+        aside = trash / name
         write_json(record, {"at": time.time(), "moving": True})
         aside.mkdir(mode=0o700)
     move_entries(real, aside)
@@ -148,8 +148,22 @@ def move_aside(real: Path, transaction: str) -> tuple[int, Path]:
     return count, aside
 
 
-def _swap(real: Path, trash: Path, transaction: str) -> Path:
-    fresh, aside = trash / f"{FRESH}{transaction}", trash / transaction
+def _new_id(trash: Path, transaction: str) -> str:
+    """The transaction's own id, with a number when it clears this folder once more."""
+    name, number = transaction, 1
+    while os.path.lexists(trash / name):
+        number += 1
+        name = f"{transaction}-{number}"
+    return name
+
+
+def _fits(real: Path, begun: Cleared) -> bool:
+    """Whether what is left can be the rest of a clearing that was cut: no name is twice."""
+    return not any(os.path.lexists(begun.folder / item.name) for item in listed(real))
+
+
+def _swap(real: Path, trash: Path, name: str) -> Path:
+    fresh, aside = trash / f"{FRESH}{name}", trash / name
     # The new folder is made ready before the old one goes, so that the gap is two renames.
     fresh.mkdir(mode=0o700)
     try:
@@ -233,10 +247,11 @@ def restore(path: str, real_path: str, wanted: str, transaction: str) -> tuple[i
 
 def _back_within(real: Path, one: Cleared, transaction: str) -> Path | None:
     record, aside = trash_of(real) / f"{one.id}.json", None
-    if one.restoring != "back":
+    # The undoing of a clearing that was cut: what had not moved yet stays where it is.
+    if one.restoring != "back" and not (one.moving and _fits(real, one)):
         write_json(record, {"at": one.at, "restoring": "aside"})
         aside = move_aside(real, transaction)[1] if any(True for _ in listed(real)) else None
-        write_json(record, {"at": one.at, "restoring": "back"})
+    write_json(record, {"at": one.at, "restoring": "back"})
     move_entries(one.folder, real)
     one.folder.rmdir()
     record.unlink(missing_ok=True)
@@ -251,9 +266,10 @@ def empty(real: Path, transaction: str) -> Path | None:
         os.rmdir(real)
         return None
     trash = trash_of(real)
-    write_json(trash / f"{transaction}.json", {"at": time.time()})
-    os.rename(real, trash / transaction)
-    return trash / transaction
+    name = _new_id(trash, transaction)
+    write_json(trash / f"{name}.json", {"at": time.time()})
+    os.rename(real, trash / name)
+    return trash / name
 
 
 def settle(real: Path) -> None:

@@ -37,6 +37,19 @@ class Desk:
     note: Callable[[str], None]
 
 
+def moves(action: CheckpointAction) -> bool:
+    """Whether it takes checkpoints away from where a run that lives may use them."""
+    match action:
+        case ClearCheckpoints() | RestoreCleared():
+            return True
+        case ArchiveCheckpoints():
+            return action.then_remove
+        case RestoreCheckpoints():
+            return action.to is None
+        case PruneCheckpoints() | PurgeCleared() | VerifyArchive():
+            return False
+
+
 def seldom(tell: archive.Progress) -> archive.Progress:
     """The same, but not more often than twice a second."""
     last = time.monotonic()

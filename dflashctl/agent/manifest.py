@@ -14,6 +14,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from dflashctl.agent.records import read_json
 
 PARTIAL = ".partial-"
 PIECE = 1 << 18
+_FORMS = ("files", "tar", "tar.zst")
 # Called with how many more bytes are done.
 Tick = Callable[[int], None]
 
@@ -61,12 +63,31 @@ def archive_folder(spec: StoreSpec) -> Path:
 
 
 def whole_archive(spec: StoreSpec, name: str) -> tuple[Archive, dict[str, Any]]:
-    """An archive by its name, with what it is. Raises AgentError ``no_such_archive``."""
+    """An archive by its name, with what it is.
+
+    Raises:
+        AgentError: ``no_such_archive``; ``damaged`` where its ``archive.json`` is none of ours.
+    """
     archive = Archive(folder=archive_folder(spec) / name)
     about = read_json(archive.about)
     if about is None:
         raise AgentError("no_such_archive", path=str(archive.folder), name=name)
+    if not _is_ours(about):
+        raise AgentError("damaged", path=str(archive.about), reason="does not say what it is of")
     return archive, about
+
+
+def _is_ours(about: dict[str, Any]) -> bool:
+    """Whether it says what we write; others may keep an ``archive.json`` of their own."""
+    names, numbers = about.get("names"), (about.get("at"), about.get("size"))
+    return (
+        about.get("form") in _FORMS
+        and isinstance(names, list)
+        and all(isinstance(name, str) for name in names)
+        and all(type(number) in (int, float) for number in (*numbers, about.get("allocated")))
+        and type(about.get("files")) is int
+        and type(about.get("latest_step")) in (int, type(None))
+    )
 
 
 def archives(spec: StoreSpec) -> tuple[ArchiveSeen, ...]:
@@ -77,14 +98,13 @@ def archives(spec: StoreSpec) -> tuple[ArchiveSeen, ...]:
     with suppress(OSError), os.scandir(spec.archive_to) as items:
         for item in items:
             about = read_json(Path(item.path, "archive.json"))
-            if about is not None:
+            if about is not None and _is_ours(about):
                 found.append(_seen(item, about))
     return tuple(sorted(found, key=lambda one: (one.at, one.name)))
 
 
 def _seen(item: os.DirEntry[str], about: dict[str, Any]) -> ArchiveSeen:
-    form = str(about.get("form", "files"))
-    size = int(about.get("size", 0))
+    form, size = str(about["form"]), int(about["size"])
     stored = size
     if form != "files":
         with suppress(OSError):
@@ -93,13 +113,13 @@ def _seen(item: os.DirEntry[str], about: dict[str, Any]) -> ArchiveSeen:
         name=item.name.removeprefix(PARTIAL),
         form=form,
         whole=not item.name.startswith(PARTIAL),
-        at=float(about.get("at", 0.0)),
-        names=tuple(about.get("names", ())),
-        latest_step=about.get("latest_step"),
+        at=float(about["at"]),
+        names=tuple(about["names"]),
+        latest_step=about["latest_step"],
         size=size,
-        allocated=int(about.get("allocated", size)),
+        allocated=int(about["allocated"]),
         stored=stored,
-        files=int(about.get("files", 0)),
+        files=about["files"],
         source=str(about.get("source", "")),
     )
 
@@ -174,21 +194,42 @@ def read_lines(archive: Archive) -> Iterator[dict[str, Any]]:
         with archive.manifest.open("rb") as file:
             for text in file:
                 line = json.loads(text)
-                if not isinstance(line, dict) or not isinstance(line.get("path"), str):
-                    raise ValueError("no such line")
+                if not _is_a_line(line):
+                    raise ValueError("has a line that is none of a manifest")
                 yield line
     except (OSError, ValueError) as error:
         raise AgentError("damaged", path=str(archive.manifest), reason=str(error)) from error
+
+
+def _is_a_line(line: Any) -> bool:
+    if not isinstance(line, dict) or not isinstance(line.get("path"), str):
+        return False
+    if line["path"].startswith("/") or ".." in line["path"].split("/"):
+        return False
+    match line.get("kind"):
+        case "file":
+            numbers = (line.get("size"), line.get("mtime_ns"), line.get("mode"))
+            return isinstance(line.get("sha256"), str) and all(type(n) is int for n in numbers)
+        case "link" | "hard":
+            return isinstance(line.get("target"), str) and type(line.get("mode")) is int
+        case kind:
+            return kind == "dir" and type(line.get("mode")) is int
 
 
 def check_files(archive: Archive, base: str, tick: Tick) -> int:
     """Compare what lies in ``base`` with the manifest, every file by its hash.
 
     Returns how many paths there are. Raises:
-        AgentError: ``damaged`` with the first path that differs, and how.
+        AgentError: ``damaged`` with the first path that differs, and how; also with one that
+            the manifest does not know.
     """
     buffer, count = bytearray(PIECE), 0
-    for count, line in enumerate(read_lines(archive), start=1):  # noqa: B007 - it is returned
+    there = (path for path, _ in tree(base, os.listdir(base)))
+    for line, path in zip_longest(read_lines(archive), there):
+        count += 1
+        if line is None or (path != line["path"] and os.path.lexists(f"{base}/{line['path']}")):
+            odd = os.path.join(base, path) if path is not None else base
+            raise AgentError("damaged", path=odd, reason="is not what its manifest has there")
         full = os.path.join(base, line["path"])
         try:
             problem = _differs(full, base, line, buffer, tick)
@@ -217,12 +258,16 @@ def _differs(
     return None if sha256(full, buffer, tick) == line["sha256"] else "has another SHA-256"
 
 
-def check_unchanged(archive: Archive, base: str) -> None:
-    """The originals are as they were when they were hashed. Raises AgentError ``changed``."""
-    for line in read_lines(archive):
-        if line["kind"] != "file":
-            continue
-        full = os.path.join(base, line["path"])
-        about = os.lstat(full)
-        if (about.st_size, about.st_mtime_ns) != (line["size"], line["mtime_ns"]):
-            raise AgentError("changed", path=full)
+def check_unchanged(archive: Archive, base: str, names: list[str]) -> None:
+    """These entries are as they were when they were hashed, with nothing new in them.
+
+    Raises:
+        AgentError: ``changed``.
+    """
+    for line, there in zip_longest(read_lines(archive), tree(base, names)):
+        path, about = there or (line["path"], None)
+        if line is None or about is None or path != line["path"]:
+            raise AgentError("changed", path=os.path.join(base, path))
+        was = (line.get("size"), line.get("mtime_ns"))
+        if line["kind"] == "file" and (about.st_size, about.st_mtime_ns) != was:
+            raise AgentError("changed", path=os.path.join(base, path))

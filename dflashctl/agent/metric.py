@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from contextlib import suppress
@@ -16,7 +17,7 @@ _NUMBER = r"[=_-](-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)"
 def metric_of(entry: Entry, metric: str) -> float | None:
     """The value in the checkpoint's name (``val_loss=0.21``), else in a JSON file in it."""
     found = re.search(rf"(?<![A-Za-z0-9]){re.escape(metric)}{_NUMBER}", entry.name)
-    if found:
+    if found and math.isfinite(float(found[1])):
         return float(found[1])
     if not entry.directory:
         return None
@@ -49,6 +50,8 @@ def _in_file(path: str, metric: str) -> float | None:
 
 def _number(line: Any, metric: str) -> float | None:
     value = line.get(metric) if isinstance(line, dict) else None
-    if isinstance(value, int | float) and not isinstance(value, bool) and value == value:  # noqa: PLR0124 - only NaN differs from itself
-        return float(value)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    with suppress(OverflowError):  # an integer beyond all floats
+        return float(value) if math.isfinite(value) else None
     return None

@@ -473,7 +473,7 @@ class Failure:
     ``no_user`` (user) · ``archive_exists``, ``no_such_archive`` (path, name) ·
     ``no_such_clearing`` (path, id) · ``odd_file``, ``changed``, ``not_empty``, ``newest``,
     ``no_zstd``, ``no_archive_to`` (path) · ``damaged`` (path, reason) · ``stream_failed``
-    (path, codes) ·
+    (path, codes) · ``in_use`` (pids) ·
     ``command_failed`` (command, exit_code, signal, after_s, reason,
     log) · ``system`` (call, path, errno, reason) · ``internal`` (traceback).
 

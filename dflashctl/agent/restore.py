@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,10 @@ def restore(action: RestoreCheckpoints, transaction: str, progress: Progress) ->
         AgentError: ``no_such_archive``, ``disk_full``, ``damaged``, ``not_empty`` (``to``);
             what is there now stays as it is then.
     """
-    real = aside.check_same(action.to or action.store.path, action.real_path)
+    if action.to is None:
+        real = aside.check_same(action.store.path, action.real_path)
+    else:
+        real = Path(os.path.realpath(action.to))
     found, about = whole_archive(action.store, action.name)
     with aside.renames(real):
         aside.settle(real)
@@ -40,6 +44,9 @@ def restore(action: RestoreCheckpoints, transaction: str, progress: Progress) ->
             aside.remove_tree(staging)
             raise
         moved = _swap_in(real, staging, transaction)
+        if action.to is not None:
+            with suppress(OSError):  # of something that was cleared there before
+                trash.rmdir()
     count = len(about["names"])
     facts = {"name": action.name, "path": str(real), "count": count, "moved_to": moved}
     return f"{count} checkpoints in {real}, verified", facts

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from dflashctl.agent import cgroup, library, process
 from dflashctl.agent.process import Process, Table
@@ -69,7 +69,13 @@ def ending(code: int | None, meanings: dict[str, Ending]) -> Ending | None:
         return None
     if code == 0:
         return "finished"
-    return meanings.get(str(code), "failed")
+    # A later version may know of endings that this one does not.
+    return known_endings(meanings).get(str(code), "failed")
+
+
+def known_endings(meanings: dict[str, Any]) -> dict[str, Ending]:
+    """Of what is on record, the endings that this version knows."""
+    return {code: name for code, name in meanings.items() if name in get_args(Ending)}
 
 
 def state_of(
@@ -97,9 +103,12 @@ def state_of(
 
 
 def see(folder: RunFolder, who: Alive, now: float) -> RunSeen | None:
-    """The run as its records and the process table tell; None without its record."""
+    """The run as its records and the process table tell; None without its record.
+
+    What another version did not record is passed over.
+    """
     run = read_json(folder.run)
-    if run is None:
+    if run is None or not isinstance(run.get("started_at"), int | float):
         return None
     started, end, stop = read_json(folder.process), read_json(folder.exit), read_json(folder.stop)
     over = end is not None
@@ -129,12 +138,12 @@ def see(folder: RunFolder, who: Alive, now: float) -> RunSeen | None:
         rung=stop.get("rung") if stop else None,
         rebooted=who.rebooted and not over,
         processes=len(who.members),
-        session=run["session"],
-        command=tuple(run["command"]),
-        env=run["env"],
-        release=run["release"],
-        started_by=run["started_by"],
-        buckets=library.boundaries(run["env"]),
+        session=run.get("session") or folder.path.parent.parent.name,
+        command=tuple(run.get("command") or ()),
+        env=run.get("env") or {},
+        release=run.get("release") or "",
+        started_by=run.get("started_by") or "",
+        buckets=library.boundaries(run.get("env") or {}),
     )
 
 

@@ -99,7 +99,8 @@ def step_in(name: str, spec: StoreSpec) -> tuple[bool, int | None]:
             return True, int(number[1]) if number else None
     if not _AFTER.fullmatch(name, found.end()):
         return False, None
-    return True, int(found[1]) if found[1].isdigit() else None
+    digits = found[1] or ""  # a group of the playbook's may match nothing, or no number
+    return True, int(digits) if digits.isdecimal() else None
 
 
 def _last(pattern: re.Pattern[str], name: str) -> re.Match[str] | None:

@@ -95,7 +95,7 @@ def read(plain: IO[bytes]) -> Iterator[Member]:
         head = _exactly(plain, BLOCK)
         if not head.strip(b"\0"):
             return
-        if int(head[148:156].strip(b" \0") or b"0", 8) != sum(head) - sum(head[148:156]) + 256:
+        if _number(head[148:156]) != sum(head) - sum(head[148:156]) + 256:
             raise BadStream("a header is damaged")
         size, kind = _number(head[124:136]), head[156:157]
         if kind in (b"L", b"K"):

@@ -90,7 +90,10 @@ def _purge_steps(
 ) -> tuple[Step, ...]:
     spec = desired.playbook.checkpoints
     policy = spec.trash if spec else None
-    going = may_purge(seen.store.cleared, policy, seen.now) if seen.store and policy else ()
+    # A run that is stopped first may leave nothing to clear.
+    more = 1 if folder.seen.entries else 0
+    known = seen.store.cleared if seen.store else ()
+    going = may_purge(known, policy, seen.now, more=more) if policy else ()
     if not going and not own:
         return ()
     parts = ["what was just cleared"] if own else []

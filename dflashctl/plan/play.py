@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, assert_never
 
-from dflashctl.agent.protocol import ExecuteCommand, PlaceFiles
+from dflashctl.agent.protocol import ExecuteCommand, PlaceFiles, StopRun
 from dflashctl.errors import Refusal
 from dflashctl.plan import words
 from dflashctl.plan.batching import with_boundaries
@@ -80,6 +80,7 @@ class _Play:
     cleared: bool = False
     restored: bool = False
     started: bool = False
+    ended: bool = False
 
     def plan(self) -> Plan:
         """The whole."""
@@ -111,7 +112,7 @@ class _Play:
     @property
     def lives(self) -> bool:
         """Whether the job still runs once the steps so far are done."""
-        return lives(self.seen) and not self.stopped
+        return (self.started and not self.ended) or (lives(self.seen) and not self.stopped)
 
     def _do(self, spec: StepSpec) -> tuple[Step, ...]:  # noqa: PLR0911 - one a verb
         match spec.do:
@@ -153,8 +154,25 @@ class _Play:
         if not self.lives and not restart_waits(self.seen):
             self.notes.append(f"nothing to stop: {what_was(self.seen)}")
             return ()
+        if self.started:
+            self.ended = True
+            return (self._stop_what_was_started(),)
         self.stopped = True
         return stop_steps(self.desired, self.seen, "do: stop")
+
+    def _stop_what_was_started(self) -> Step:
+        playbook = self.desired.playbook
+        return Step(
+            action=StopRun(
+                session=playbook.session,
+                run_id=self.desired.run_id,
+                signal=playbook.stop.signal,
+                grace_s=playbook.stop.grace_s,
+            ),
+            what=f"stop run {self.desired.run_id}",
+            why=f"do: stop; {playbook.stop.signal}, after {playbook.stop.grace_s:g} s TERM, "
+            "then KILL",
+        )
 
     def _clear(self) -> tuple[Step, ...]:
         self._refuse_while_running("clear_checkpoints")
@@ -191,6 +209,9 @@ class _Play:
     def _start(self) -> tuple[Step, ...]:
         desired, seen = self.desired, self.seen
         run = with_boundaries(run_spec(desired, "play"), seen)
+        if self.started:
+            self.notes.append("not started once more: one play starts one run")
+            return ()
         if self.lives:
             self.notes.append(f"already running: {what_lives(seen)}")
             return ()
@@ -224,14 +245,20 @@ class _Play:
 
     def _refuse_while_running(self, verb: str) -> None:
         """A stop that comes too late; without any, preflight refuses."""
-        if not self.lives or not any(s.do == "stop" for s in self.desired.playbook.steps):
+        stops = any(s.do == "stop" for s in self.desired.playbook.steps)
+        if not self.lives or not (stops or self.started):
             return
         self.refusals.append(
             Refusal(
                 code="checkpoints_in_use",
-                message=f"{what_lives(self.seen)} is using the checkpoints",
+                message=f"{self._user_of_them()} is using the checkpoints",
                 remedy=f"put a step with `do: stop` before `do: {verb}`",
             )
+        )
+
+    def _user_of_them(self) -> str:
+        return (
+            f"run {self.desired.run_id}, just started," if self.started else what_lives(self.seen)
         )
 
 

@@ -93,7 +93,8 @@ def preflight(desired: Desired, seen: Observed, steps: tuple[Step, ...]) -> tupl
                 refusals += store_refusals(action, seen, steps)
             case _ as never:
                 assert_never(never)
-    return (*refusals, *room.room_refusals(desired, seen, steps))
+    # Two steps may fail for one reason.
+    return tuple(dict.fromkeys((*refusals, *room.room_refusals(desired, seen, steps))))
 
 
 def _for_files(files: tuple[FileWanted, ...], seen: Observed) -> Iterator[Refusal]:

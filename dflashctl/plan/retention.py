@@ -51,7 +51,7 @@ def doomed(store: StoreSeen, rules: Rules) -> tuple[Fate, ...]:
 
     The newest complete one is always kept, so is the one that the live run was resumed
     from, and whatever is not complete or has no step in its name: that it is a checkpoint
-    is only a guess.
+    is only a guess. Where the best is to be kept and no checkpoint tells the metric, all are.
     """
     whole = [one for one in store.checkpoints if one.complete and one.step is not None]
     reasons: dict[str, str] = {}
@@ -67,6 +67,8 @@ def doomed(store: StoreSeen, rules: Rules) -> tuple[Fate, ...]:
         best = max(reversed(measured), key=lambda one: sign * (one.metric or 0.0), default=None)
         if best is not None:
             reasons[best.name] = f"{rules.best} {best.metric:g}"
+        for one in () if measured else whole:  # a name mistyped must not cost all but the newest
+            reasons[one.name] = f"none tells its {rules.best}"
     if rules.every:
         for one in whole:
             if one.step is not None and one.step % rules.every == 0:
@@ -82,10 +84,10 @@ def doomed(store: StoreSeen, rules: Rules) -> tuple[Fate, ...]:
 
 
 def may_purge(
-    cleared: tuple[ClearedSeen, ...], policy: TrashSpec, now: float
+    cleared: tuple[ClearedSeen, ...], policy: TrashSpec, now: float, *, more: int
 ) -> tuple[ClearedSeen, ...]:
-    """The clearings that the playbook lets go once another one has been made."""
+    """The clearings that the playbook lets go. ``more``: how many are sure to be made before."""
     earlier = sorted(cleared, key=lambda one: one.at)
-    stay = max(0, policy.keep - 1)
+    stay = max(0, policy.keep - more)
     beyond = earlier[: len(earlier) - stay] if stay else earlier
     return tuple(one for one in beyond if one.at < now - policy.for_s)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dflashctl.agent.keeping import RestoreCleared
+from dflashctl.agent.keeping import RestoreCheckpoints, RestoreCleared, VerifyArchive
 from dflashctl.agent.protocol import FileWanted
 from dflashctl.errors import Refusal
 from dflashctl.plan import words
@@ -86,13 +86,15 @@ def plan_rollback(
     _, place = file_steps(desired, seen)
     refusals: tuple[Refusal, ...] = ()
     back: tuple[Step, ...] = ()
+    stops = stop_steps(desired, seen, "rollback" if lives(seen) else "its name is needed")
     if wanted is None:
         command, notes = _command(run, seen)
     else:
         command, notes = run.resume or run.command, ()
         back, refusals = _checkpoints(desired, seen, record, wanted)
     steps = (
-        *stop_steps(desired, seen, "rollback" if lives(seen) else "its name is needed"),
+        *_verified_before(stops, wanted, back),
+        *stops,
         *back,
         *place,
         *start_steps(desired, seen, run, command, reason=f"as run {record.run.id}", wait=wait),
@@ -140,6 +142,19 @@ def _checkpoints(
         why=f"--with-checkpoints{away}",
     )
     return (step,), ()
+
+
+def _verified_before(
+    stops: tuple[Step, ...], wanted: Wanted | None, back: tuple[Step, ...]
+) -> Iterator[Step]:
+    """A run is not stopped for an archive that turns out to be damaged."""
+    for step in back:
+        if stops and wanted and wanted.archive and isinstance(step.action, RestoreCheckpoints):
+            yield Step(
+                action=VerifyArchive(store=step.action.store, name=wanted.archive),
+                what=f"verify archive {wanted.archive}",
+                why="every file against its SHA-256, before anything is stopped",
+            )
 
 
 def _command(run: RunSpec, seen: Observed) -> tuple[tuple[str, ...], tuple[str, ...]]:

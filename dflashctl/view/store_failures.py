@@ -38,8 +38,13 @@ def of_the_store(error: Unverified) -> tuple[str, str] | None:  # noqa: PLR0911 
             )
         case "changed":
             return (
-                f"{path} changed while it was archived.",
+                f"{path} changed or went away while it was archived.",
                 f"{WHOLE} Say in checkpoints.complete_when how a complete one is told.",
+            )
+        case "in_use":
+            return (
+                f"a run is using the checkpoints (pids {_get(error, 'pids')}).",
+                f"{WHOLE} Stop it first: dflashctl stop",
             )
         case "not_empty":
             return (
@@ -51,15 +56,22 @@ def of_the_store(error: Unverified) -> tuple[str, str] | None:  # noqa: PLR0911 
                 f"{path} is the newest complete checkpoint by now, and is never deleted.",
                 "Nothing was deleted. Plan again: dflashctl checkpoints prune --dry-run",
             )
-        case "no_zstd":
-            return (
-                f"{path} is compressed, and there is no zstd program over there.",
-                "Install it there (Debian: apt install zstd).",
-            )
         case "no_archive_to":
             return (
                 f"nothing says where archives of {path} go.",
                 "Set checkpoints.archive_to in the playbook.",
+            )
+        case _:
+            return _of_its_data(error, path)
+
+
+def _of_its_data(error: Unverified, path: str) -> tuple[str, str] | None:
+    """What is in an archive, and the programs that read and write it."""
+    match error.failure:
+        case "no_zstd":
+            return (
+                f"{path} is compressed, and there is no zstd program over there.",
+                "Install it there (Debian: apt install zstd).",
             )
         case "damaged":
             return (

@@ -70,11 +70,11 @@ def perform() -> Perform:
             progress=lambda done, total: told.append((done, total)),
             note=lambda _: None,
         )
+        told.clear()  # of one that was cut
         result = keeper.perform(action, desk)
         if told:
             assert [done for done, _ in told] == sorted(done for done, _ in told)
             assert told[-1][0] <= told[-1][1]
-        told.clear()
         return result
 
     return perform
@@ -322,3 +322,142 @@ def test_a_copy_that_fails_is_told_by_its_programs_code(tmp_path) -> None:
     with pytest.raises(AgentError, match="stream_failed") as caught:
         stream.copy(tmp_path / "gone", tmp_path)
     assert caught.value.failure.detail["codes"] == [1]
+
+
+def test_what_others_keep_beside_archives_is_left_alone(spec, perform, tmp_path) -> None:
+    theirs = tmp_path / "archive" / ".partial-rsync"
+    theirs.mkdir(parents=True)
+    (theirs / "weights").write_text("precious")
+    (tmp_path / "archive" / ".partial-note").write_text("a file")
+    odd = tmp_path / "archive" / "museum"
+    odd.mkdir()
+    (odd / "archive.json").write_text('{"size": null, "names": 5}')
+    perform(archiving(spec))
+    assert [one.name for one in archives(spec)] == ["one"]
+    assert (theirs / "weights").read_text() == "precious"
+    with pytest.raises(AgentError, match="damaged"):
+        perform(VerifyArchive(store=spec, name="museum"))
+
+
+@pytest.mark.parametrize("moved", [True, False])
+def test_what_comes_into_a_checkpoint_meanwhile_is_not_removed(
+    moved: bool, store: Path, spec: StoreSpec, perform: Perform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashed = archive.__dict__["_write_manifest"]
+
+    def late(*given: Any) -> None:
+        hashed(*given)
+        (store / "step-100" / "deep" / "late").write_text("late")
+
+    monkeypatch.setattr(archive, "_write_manifest", late)
+    if not moved:
+        monkeypatch.setattr(archive, "_move", lambda *_: False)
+    with pytest.raises(AgentError, match="changed"):
+        perform(archiving(spec, remove=True))
+    assert (store / "step-100" / "deep" / "late").read_text() == "late"
+    assert (store / "step-200" / "weights").exists()
+    assert archives(spec) == ()
+
+
+def test_what_goes_meanwhile_is_named(store, spec, perform, monkeypatch) -> None:
+    hashed = archive.__dict__["_about"]
+
+    def gone(*given: Any) -> Any:
+        (store / "step-100" / "empty").unlink()
+        return hashed(*given)
+
+    monkeypatch.setattr(archive, "_about", gone)
+    monkeypatch.setattr(archive, "_move", lambda *_: False)
+    cargo = archive.__dict__["_cargo"]
+
+    def as_seen(*given: Any) -> Any:
+        found = cargo(*given)
+        (store / "step-200").rename(store / "elsewhere")
+        return found
+
+    monkeypatch.setattr(archive, "_cargo", as_seen)
+    with pytest.raises(AgentError, match="changed") as caught:
+        perform(archiving(spec))
+    assert caught.value.failure.detail["path"].endswith("step-200")
+    assert archives(spec) == ()
+
+
+def test_a_cut_move_takes_no_more_from_under_a_run_that_may_live(
+    store, spec, perform, monkeypatch
+) -> None:
+    renamed, left = os.rename, 1
+
+    def cut(source: Any, dest: Any) -> None:
+        nonlocal left
+        if str(store) in str(source):
+            left -= 1
+            if left < 0:
+                raise KeyboardInterrupt
+        renamed(source, dest)
+
+    monkeypatch.setattr(os, "rename", cut)
+    monkeypatch.setattr(archive, "_undo", lambda *_: None)
+    with pytest.raises(KeyboardInterrupt):
+        perform(archiving(spec, "cut", remove=True))
+    monkeypatch.undo()
+    perform(archiving(spec, "two"))
+    assert (store / "step-200" / "weights").exists()
+    cut_short, two = archives(spec)
+    assert (cut_short.names, cut_short.latest_step) == (("step-100",), 100)
+    assert two.names == ("step-200",)
+    for name in ("cut", "two"):
+        perform(VerifyArchive(store=spec, name=name))
+
+
+def test_an_archive_with_more_in_it_than_its_manifest_knows_is_not_restored(
+    store, spec, perform, tmp_path
+) -> None:
+    perform(archiving(spec, remove=True))
+    (tmp_path / "archive" / "one" / "files" / "step-100" / "evil.so").write_text("x")
+    for action in (
+        VerifyArchive(store=spec, name="one"),
+        RestoreCheckpoints(store=spec, real_path=spec.path, name="one", to=None),
+    ):
+        with pytest.raises(AgentError, match="damaged") as caught:
+            perform(action)
+        assert caught.value.failure.detail["path"].endswith("evil.so")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"path": "../up", "mode": 0, "kind": "dir"},
+        {"path": "/etc", "mode": 0, "kind": "dir"},
+        {"path": "a", "mode": 0, "kind": "device"},
+        {"path": "a", "mode": 0, "kind": "link"},
+        {"path": "a", "mode": 0, "kind": "file", "size": "1", "mtime_ns": 0, "sha256": ""},
+        ["a"],
+    ],
+)
+def test_a_manifest_that_lies_is_damaged(line: Any, spec, perform, tmp_path) -> None:
+    perform(archiving(spec))
+    manifest = tmp_path / "archive" / "one" / "manifest.jsonl"
+    manifest.write_text(json.dumps(line) + "\n" + manifest.read_text())
+    with pytest.raises(AgentError, match="damaged"):
+        perform(RestoreCheckpoints(store=spec, real_path=spec.path, name="one", to=None))
+
+
+def test_a_stream_that_is_none_is_damaged(spec, perform, tmp_path) -> None:
+    perform(archiving(spec))
+    place = tmp_path / "archive" / "one"
+    about = json.loads((place / "archive.json").read_text())
+    (place / "archive.json").write_text(json.dumps({**about, "form": "tar"}))
+    (place / "data.tar").write_bytes(b"zz" * 5000)
+    with pytest.raises(AgentError, match="damaged"):
+        perform(VerifyArchive(store=spec, name="one"))
+
+
+def test_a_copy_goes_to_where_a_link_leads_and_leaves_nothing_beside_it(
+    spec, perform, tmp_path
+) -> None:
+    perform(archiving(spec))
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to("elsewhere")
+    to = str(tmp_path / "link" / "copy")
+    perform(RestoreCheckpoints(store=spec, real_path=to, name="one", to=to))
+    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["copy"]

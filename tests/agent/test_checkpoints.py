@@ -237,3 +237,37 @@ def test_twenty_thousand_entries_are_cleared_at_once(tmp_path, state) -> None:
     count, _ = clear(store)
     assert count == 20_000
     assert time.monotonic() - begun < 0.5
+
+
+def test_a_folder_cleared_twice_in_one_transaction_has_both(store) -> None:
+    clear(store, "t-1")
+    (store / "step-900").mkdir()
+    clear(store, "t-1")
+    assert [one.id for one in aside.cleared(store)] == ["t-1", "t-1-2"]
+
+
+def test_an_empty_folder_makes_no_clearing_that_hides_the_last_one(store) -> None:
+    clear(store, "t-1")
+    assert aside.clear(str(store), str(store), "t-2") == (0, None)
+    assert [one.id for one in aside.cleared(store)] == ["t-1"]
+
+
+def test_a_clearing_that_was_cut_comes_back_whole(store, monkeypatch) -> None:
+    monkeypatch.setattr(aside, "is_mount_point", lambda path: path == store)
+    before = sorted(path.name for path in store.iterdir())
+    renamed, left = os.rename, 1
+
+    def cut(source: object, dest: object) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise KeyboardInterrupt
+        renamed(source, dest)  # type: ignore[arg-type] # as it was called
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", cut)
+        with pytest.raises(KeyboardInterrupt):
+            clear(store, "t-1")
+    aside.restore(str(store), str(store), "t-1", "t-2")
+    assert sorted(path.name for path in aside.listed(store)) == before
+    assert aside.cleared(store) == []

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from dflashctl.agent import history
+from dflashctl.agent import history, wire
 from dflashctl.agent.failures import AgentError
 from dflashctl.agent.protocol import FileWanted
 from dflashctl.agent.recorded import About, ListRuns, ReadBlobs, RecallRun, RunRecord, Source
+from dflashctl.agent.seen import Observed
 from tests.agent.conftest import R1, Bench
 
 SOURCE = Source(commit="f" * 40, branch=None, dirty=True, diff="+x\n", whole=True)
@@ -78,6 +79,19 @@ def test_a_record_of_an_earlier_version_or_a_broken_one_harms_nobody(bench: Benc
     for unknown in ("broken", "nope", "../old"):
         with pytest.raises(AgentError, match="no_run"):
             recalled(bench, unknown)
+
+
+def test_a_record_of_a_later_version_is_read_as_far_as_it_is_known(bench: Bench) -> None:
+    later = bench.run("later")
+    later.path.mkdir(parents=True)
+    known = {"started_at": 1.0, "command": ["x"], "exit_codes": {"9": "napping"}, "mood": {"a": 1}}
+    later.run.write_text(json.dumps(known))
+    later.exit.write_text(json.dumps({"exit_code": 9, "ended_at": 2.0, "mood": "fine"}))
+    bench.state.set_current("dflash", "later")
+    seen = wire.load(Observed, wire.dump(bench.observe()))
+    assert (seen.state, seen.run.exit_name, seen.run.session) == ("FAILED", "failed", "dflash")
+    record = wire.load(RunRecord, wire.dump(recalled(bench, "later")))
+    assert (record.fresh, record.exit_codes, record.env_base) == (("x",), {}, "login")
 
 
 def test_kept_texts_are_read_by_hash_and_nothing_else_is(bench: Bench) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from dflashctl.agent import launch, process, session
 from dflashctl.agent.failures import AgentError
+from dflashctl.agent.keeping import ClearCheckpoints
 from dflashctl.agent.protocol import Outcome, StopRun, VerifyRun
 from dflashctl.agent.session import Pane, leaders
 
@@ -461,6 +462,25 @@ def test_what_not_even_kill_ends_is_told_by_its_pids(
     assert outcome.failure.code == "still_alive"
     assert outcome.failure.detail["pids"]
     assert outcome.observed.state == "RUNNING"
+    assert bench.stop(R1).failure is None
+
+
+@pytest.mark.provokes("unverified.in_use")
+def test_after_a_stop_in_vain_that_was_passed_over_no_checkpoint_moves(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (bench.checkpoints / "step-100").mkdir(parents=True)
+    bench.start(R1, "sleep 60")
+    stop = StopRun(session="dflash", run_id=R1, signal="INT", grace_s=0.1)
+    clear = ClearCheckpoints(path=str(bench.checkpoints), real_path=str(bench.checkpoints))
+    with monkeypatch.context() as deaf:
+        deaf.setattr(process, "send", lambda *_: None)
+        deaf.setattr(process, "TERM_GRACE_S", 0.1)
+        deaf.setattr(process, "KILL_GRACE_S", 0.1)
+        outcome = bench.commit(stop, clear, may_fail=(0,))
+    assert outcome.failure is not None
+    assert outcome.failure.code == "in_use"
+    assert (bench.checkpoints / "step-100").is_dir()
     assert bench.stop(R1).failure is None
 
 

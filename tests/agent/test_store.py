@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable
@@ -203,6 +204,9 @@ def test_sizes_follow_no_links_and_count_holes_apart(tmp_path) -> None:
         ("step-1", {"metrics.json": {"val_loss": 0.5}}, 0.5),
         ("step-1", {"trainer_state.json": {"log_history": [{"val_loss": 2}, {"val_loss": 1}]}}, 1),
         ("step-1", {"a.json": {"loss": 1}, "b.json": {"val_loss": True}}, None),
+        ("step-1", {"m.json": {"val_loss": -math.inf}, "n.json": {"val_loss": math.nan}}, None),
+        ("step-1", {"m.json": {"val_loss": 10**400}}, None),
+        ("val_loss=1e999", {}, None),
         ("step-1", {}, None),
     ],
 )
@@ -214,3 +218,8 @@ def test_a_metric_is_found_in_the_name_or_in_the_checkpoints_own_files(
         (tmp_path / name / file).write_text(json.dumps(content))
     (entry,) = entries(StoreSpec(path=str(tmp_path)), str(tmp_path), [])
     assert metric_of(entry, "val_loss") == value
+
+
+@pytest.mark.parametrize(("expression", "name"), [(r"at-(\d+)?", "at-"), (r"at-(.)", "at-²")])
+def test_an_expression_that_finds_no_number_tells_no_step(expression: str, name: str) -> None:
+    assert step_in(name, StoreSpec(path="/x/y", step_from=expression)) == (True, None)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dflashctl.agent.protocol import ExecuteCommand, FileWanted, StartRun, VerifyRun
+from dflashctl.agent.protocol import ExecuteCommand, FileWanted, StartRun, StopRun, VerifyRun
 from dflashctl.agent.seen import Observed
 from dflashctl.plan.model import Desired, Plan
 from dflashctl.plan.play import look_before_play, plan_play
@@ -78,6 +78,16 @@ def test_checkpoints_are_not_cleared_under_a_running_job() -> None:
     too_late = play(BUSY, "clear_checkpoints", "stop")
     assert codes(too_late) == ["checkpoints_in_use"]
     assert "do: stop" in too_late.refusals[0].remedy
+
+
+def test_what_a_play_starts_is_a_run_as_any_other_to_the_steps_that_follow() -> None:
+    steps: tuple[StepSpec | Verb, ...] = ("push", "start", "wait_ready", "stop")
+    plan = play(BARE, *steps)
+    assert actions(plan)[-3:] == ["StartRun", "VerifyRun", "StopRun"]
+    assert action(plan, StopRun).run_id == plan.run_id == RUN_ID
+    assert codes(play(BARE, *steps, "clear_checkpoints")) == []
+    assert codes(play(BARE, *steps[:-1], "clear_checkpoints")) == ["checkpoints_in_use"]
+    assert "one play starts one run" in " ".join(play(BARE, *steps, "start").notes)
 
 
 def test_a_command_has_its_deadline_and_its_failure_may_be_passed_over() -> None:

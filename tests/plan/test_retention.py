@@ -66,6 +66,12 @@ def test_the_rules_add_up() -> None:
     assert 600 not in gone(store, Rules(last=1, best="loss", best_is="max"))
 
 
+def test_a_metric_that_no_checkpoint_tells_deletes_none() -> None:
+    store = replace(EMPTY, checkpoints=tuple(saved(step) for step in range(100, 1100, 100)))
+    assert gone(store, Rules(best="val_los")) == []
+    assert gone(store, Rules(last=1, best="val_los")) == []
+
+
 stores = st.builds(
     lambda parts, resumed: replace(
         EMPTY,
@@ -99,9 +105,11 @@ def test_only_old_clearings_beyond_the_last_few_may_be_purged() -> None:
     cleared = tuple(
         ClearedSeen(id=f"t-{n}", at=n * day, count=1, latest_step=n, size=1) for n in range(20)
     )
-    found = may_purge(cleared, TrashSpec(keep=3, for_s=7 * day), 20 * day)
+    found = may_purge(cleared, TrashSpec(keep=3, for_s=7 * day), 20 * day, more=1)
     assert [one.id for one in found] == [f"t-{n}" for n in range(13)]
-    assert may_purge(cleared, TrashSpec(keep=21, for_s=0.0), 20 * day) == ()
+    assert may_purge(cleared, TrashSpec(keep=21, for_s=0.0), 20 * day, more=1) == ()
+    assert len(may_purge(cleared, TrashSpec(keep=20, for_s=0.0), 20 * day, more=0)) == 0
+    assert len(may_purge(cleared, TrashSpec(keep=20, for_s=0.0), 20 * day, more=1)) == 1
 
 
 def test_a_clearing_purges_what_the_playbook_lets_go_and_says_so() -> None:

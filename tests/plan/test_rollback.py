@@ -158,6 +158,7 @@ def test_an_archive_comes_back_if_it_is_there() -> None:
 
     assert action(restored("v1"), RestoreCheckpoints).name == "v1"
     assert restored("v1").refusals == ()
+    assert actions(restored("v1"))[:3] == ["VerifyArchive", "StopRun", "RestoreCheckpoints"]
     assert codes(restored("v2")) == ["no_such_archive"]
     cut = replace(STORE, archives=(replace(ARCHIVED, whole=False),))
     seen = replace(seen, store=cut)
