@@ -37,6 +37,7 @@ from dflashctl.agent import (
 )
 from dflashctl.agent.evidence import evidence
 from dflashctl.agent.failures import existing_parent
+from dflashctl.agent.keeping import StoreSeen
 from dflashctl.agent.login import known_terminal
 from dflashctl.agent.process import Process, Table
 from dflashctl.agent.protocol import Look, Probe
@@ -175,11 +176,7 @@ def observe(look: Look, state: StateFolder) -> Observed:
             replace(seen, dest=file.dest) for seen, file in zip(seen_files, asked, strict=True)
         ),
         checkpoints=seen_checkpoints,
-        store=(
-            checkpoints.see_all(look.checkpoints, starts, live, look.metric)
-            if look.checkpoints and look.whole_store
-            else None
-        ),
+        store=_store(look, state, starts, live) if look.whole_store else None,
         disks=disks,
         probe=_probe(look.probe) if look.probe else None,
         cut=cut,
@@ -203,6 +200,22 @@ def _restart(look: Look, state: StateFolder, view: Scene) -> RestartSeen | None:
     if folder is None or view.run is None or view.run.state in LIVE_STATES:
         return None
     return restarts.see(folder)
+
+
+def _store(
+    look: Look, state: StateFolder, starts: list[float], live: RunSeen | None
+) -> StoreSeen | None:
+    """The whole list. What the live run was resumed from is told by its own record.
+
+    The times of checkpoints tell it only where there is none: trainers write into old ones.
+    """
+    if look.checkpoints is None:
+        return None
+    store = checkpoints.see_all(look.checkpoints, starts, live, look.metric)
+    record = read_json(state.run(look.job, live.id).run) if live else None
+    name = (record or {}).get("resumed_from")
+    known = any(one.name == name for one in store.checkpoints)
+    return replace(store, resumed_from=name) if known else store
 
 
 def _judged(

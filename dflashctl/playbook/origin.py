@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 LIMIT = 64 << 10
 GIT_S = 10.0
 _AT_ONCE = 500
-# No program that a checkout's settings name is run, and the index is left as it is.
+# Set where a hook of git's calls us: they name that checkout, not the playbook's.
+_OTHERS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
+# No program that a checkout's settings name is run but the filters of its attributes, without
+# which files of git-lfs would differ; and the index is left as it is.
 _QUIETLY = ("-c", "core.fsmonitor=false", "--no-optional-locks", "--literal-pathspecs")
 _PLAIN = ("--no-ext-diff", "--no-textconv", "--no-color", "--no-renames")
 
@@ -58,6 +61,8 @@ def _changes(top: Path, paths: Sequence[str]) -> tuple[bool, str]:
     dirty, diff = False, ""
     for first in range(0, len(paths), _AT_ONCE):
         some = paths[first : first + _AT_ONCE]
+        # What git does not list is a submodule's, or not known to it at all.
+        dirty |= _git(top, "ls-files", "-z", "--", *some).count("\0") != len(some)
         dirty |= bool(_git(top, "status", "--porcelain", "--ignored", "--", *some))
         if len(diff) <= LIMIT:
             diff += _git(top, "diff", *_PLAIN, "HEAD", "--", *some)
@@ -68,6 +73,7 @@ def _git(folder: Path, *words: str) -> str:
     done = subprocess.run(
         ("git", *_QUIETLY, *words),
         cwd=folder,
+        env={name: value for name, value in os.environ.items() if name not in _OTHERS},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=GIT_S,

@@ -465,6 +465,19 @@ def test_what_not_even_kill_ends_is_told_by_its_pids(
     assert bench.stop(R1).failure is None
 
 
+def test_what_a_run_was_resumed_from_stays_known_when_it_is_written_into(bench: Bench) -> None:
+    for step in (50, 100):
+        (bench.checkpoints / f"step-{step}").mkdir()
+    bench.start(R1, "sleep 60")
+    for step in (100, 150):
+        (bench.checkpoints / f"step-{step}").mkdir(exist_ok=True)
+        os.utime(bench.checkpoints / f"step-{step}", (time.time() + 60,) * 2)
+    store = bench.observe(whole_store=True).store
+    assert store is not None
+    assert store.resumed_from == "step-100"
+    assert bench.stop(R1).failure is None
+
+
 @pytest.mark.provokes("unverified.in_use")
 def test_after_a_stop_in_vain_that_was_passed_over_no_checkpoint_moves(
     bench: Bench, monkeypatch: pytest.MonkeyPatch

@@ -85,3 +85,28 @@ def test_no_program_that_the_checkout_names_is_run(checkout: Path) -> None:
     (checkout / "train.py").write_text("print(2)\n")
     assert read_source(playbook(checkout, "train.py"))
     assert not ran.exists()
+
+
+def test_a_file_of_a_repository_within_is_not_said_to_be_as_committed(checkout: Path) -> None:
+    inner = checkout / "sub"
+    inner.mkdir()
+    (inner / "model.py").write_text("print(1)\n")
+    for folder, words in (
+        (inner, ("init", "-q")),
+        (inner, ("add", "-A")),
+        (inner, ("-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-q", "-m", "in")),
+        (checkout, ("add", "sub")),
+        (checkout, ("-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-q", "-m", "sub")),
+    ):
+        subprocess.run(("git", *words), cwd=folder, check=True, capture_output=True)
+    (inner / "model.py").write_text("print(2)\n")
+    source = read_source(playbook(checkout, "sub/model.py"))
+    assert source
+    assert source.dirty
+
+
+def test_a_hook_that_calls_us_does_not_choose_the_checkout(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_DIR", str(checkout / "no such"))
+    assert read_source(playbook(checkout, "train.py"))
