@@ -55,6 +55,15 @@ def with_boundaries(run: RunSpec, seen: Observed) -> RunSpec:
     return run
 
 
+def new_buckets(desired: Desired, seen: Observed) -> bool:
+    """Whether the last run was started with other boundaries than the next one will be."""
+    if seen.run is None:
+        return False
+    was = seen.run.buckets.sha256 if seen.run.buckets else None
+    made = desired.boundaries
+    return was != (made.sha256[: len(was or "") or None] if made else None)
+
+
 def dataset_of(made: BucketsFile | None, target: str) -> str | None:
     """The data to look at, if the boundaries were made for data of this target."""
     if made is None or made.dataset["target"] != target:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dflashctl.agent.seen import Observed
     from dflashctl.plan.diff import FileDiff
     from dflashctl.plan.model import Desired
+    from dflashctl.playbook.model import RunSpec
 
 
 def plan_deploy(
@@ -52,7 +53,7 @@ def plan_deploy(
     run = with_boundaries(run_spec(desired, "deploy"), seen)
     receive, place = file_steps(desired, seen)
     away, away_notes = _away(desired, seen, clear=clear, archive=archive)
-    command, notes = command_for(run, seen, cleared=clear or archive is not None)
+    command, notes = command_for(run, desired, seen, cleared=clear or archive is not None)
     reason = "--restart" if restart else "nothing runs"
     steps = (
         *receive,
@@ -89,7 +90,7 @@ def _beside_a_running_job(desired: Desired, seen: Observed, *, away: bool) -> Pl
     wanted = with_boundaries(run_spec(desired, "deploy"), seen)
     receive, place = file_steps(desired, seen)
     name = desired.playbook.name
-    if seen.run and seen.run.command not in (wanted.command, wanted.resume):
+    if seen.run and seen.run.command not in _commands(wanted):
         note = f"{name} keeps running another command; --restart applies the playbook's"
     elif seen.run and seen.run.env != wanted.env:
         note = f"{name} keeps running in another environment; --restart applies the playbook's"
@@ -114,6 +115,10 @@ def _beside_a_running_job(desired: Desired, seen: Observed, *, away: bool) -> Pl
         refusals = (running, *refusals)
     diffs = placing_diffs(desired, seen, place)
     return Plan(steps=steps, notes=tuple(notes), refusals=refusals, diffs=diffs)
+
+
+def _commands(run: RunSpec) -> tuple[tuple[str, ...] | None, ...]:
+    return run.command, run.resume, run.resume_new_buckets
 
 
 def file_steps(desired: Desired, seen: Observed) -> tuple[tuple[Step, ...], tuple[Step, ...]]:

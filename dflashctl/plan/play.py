@@ -224,7 +224,7 @@ class _Play:
         if self.restored:
             command, notes = run.resume or run.command, ()
         else:
-            command, notes = command_for(run, seen, cleared=self.cleared)
+            command, notes = command_for(run, desired, seen, cleared=self.cleared)
         self.notes += notes
         self.started = True
         stops = () if self.stopped else stop_steps(desired, seen, "its name is needed")

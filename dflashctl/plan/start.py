@@ -39,7 +39,7 @@ def plan_start(desired: Desired, seen: Observed, *, wait: bool) -> Plan:
     release, missing, notes = as_they_are(desired, seen)
     here = desired.source if release == desired.files else None
     as_there = replace(desired, files=release, source=here)
-    command, remarks = command_for(run, seen, cleared=False)
+    command, remarks = command_for(run, desired, seen, cleared=False)
     steps = (
         *stop_steps(desired, seen, "its name is needed"),
         *start_steps(as_there, seen, run, command, reason="nothing runs", wait=wait),

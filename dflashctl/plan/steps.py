@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from dflashctl.agent.protocol import CancelRestart, ForgetRuns, StartRun, StopRun, VerifyRun
@@ -9,6 +10,7 @@ from dflashctl.agent.recorded import About
 from dflashctl.agent.seen import LIVE_STATES
 from dflashctl.errors import MissingSetting
 from dflashctl.plan import words
+from dflashctl.plan.batching import new_buckets
 from dflashctl.plan.model import Step
 
 if TYPE_CHECKING:
@@ -92,11 +94,12 @@ def run_spec(desired: Desired, verb: str) -> RunSpec:
 
 
 def command_for(
-    run: RunSpec, seen: Observed, *, cleared: bool
+    run: RunSpec, desired: Desired, seen: Observed, *, cleared: bool
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The trainer's words, and remarks on the checkpoints that stay.
 
-    ``run.resume`` is used where complete checkpoints are there and stay there.
+    ``run.resume`` is used where complete checkpoints are there and stay there; after new
+    buckets ``run.resume_new_buckets``, if there is one.
     """
     kept = seen.checkpoints
     if cleared or kept is None or not kept.complete:
@@ -104,7 +107,21 @@ def command_for(
     stays = f"in {kept.path} stays: {words.checkpoints(kept)}"
     if run.resume is None:
         return run.command, (f"{stays}; deploy --clear-checkpoints moves it away",)
-    return run.resume, (f"{stays}; the new run goes on from there (run.resume)",)
+    if not new_buckets(desired, seen):
+        return run.resume, (f"{stays}; the new run goes on from there (run.resume)",)
+    fresh = "--clear-checkpoints starts anew"
+    if run.resume_new_buckets is None:
+        note = (
+            f"{stays}; the new run goes on from there (run.resume), but with other buckets than "
+            f"before: a trainer may refuse that; {fresh}"
+        )
+        return run.resume, (note,)
+    note = (
+        f"{stays}; the new run goes on from there with other buckets than before, for which a "
+        f"plain resume would be refused (run.resume_new_buckets: ... "
+        f"{shlex.join(run.resume_new_buckets[-2:])}); {fresh}"
+    )
+    return run.resume_new_buckets, (note,)
 
 
 def tidy_steps(seen: Observed) -> tuple[Step, ...]:

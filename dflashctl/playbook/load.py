@@ -268,6 +268,9 @@ def _run(said: Run, folder: Path) -> RunSpec:
     return RunSpec(
         command=tuple(said.command),
         resume=None if said.resume is None else tuple(said.resume),
+        resume_new_buckets=(
+            None if said.resume_new_buckets is None else tuple(said.resume_new_buckets)
+        ),
         cwd=said.cwd,
         user=said.user,
         env_base=said.env_base,

@@ -36,6 +36,7 @@ class RunSpec:
 
     command: tuple[str, ...]
     resume: tuple[str, ...] | None
+    resume_new_buckets: tuple[str, ...] | None = None
     cwd: str | None
     user: str | None
     env_base: Literal["login", "minimal"]

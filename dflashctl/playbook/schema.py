@@ -71,6 +71,8 @@ class Run(Part):
     """The words to run; no shell reads them."""
     resume: Command | None = None
     """The words that start from the newest checkpoint; default: the command."""
+    resume_new_buckets: Command | None = None
+    """The same, after the buckets have changed; default: resume."""
     cwd: TargetPath | None = None
     """Where it runs; default: the user's home."""
     env_base: Literal["login", "minimal"] = "login"

@@ -10,7 +10,7 @@ import pytest
 
 from dflashctl.agent.protocol import FileWanted, PlaceFiles, StartRun
 from dflashctl.agent.recorded import FileKept
-from dflashctl.agent.seen import FileSeen
+from dflashctl.agent.seen import BucketsSeen, FileSeen
 from dflashctl.errors import MissingSetting
 from dflashctl.plan.batching import task_for
 from dflashctl.plan.deploy import plan_deploy
@@ -24,8 +24,10 @@ from tests.plan.scenes import (
     BARE,
     DEPLOYED,
     DESIRED,
+    FAILED,
     RECORD,
     SCRIPT,
+    SEVENTEEN,
     TRAIN,
     action,
     actions,
@@ -167,3 +169,49 @@ def test_a_rollback_brings_the_boundaries_of_the_old_run_back() -> None:
     assert action(plan, PlaceFiles).files == OURS
     start: StartRun = action(plan, StartRun)
     assert start.env["DFLASH_BUCKETS"] == f"{LIBRARY}/ab12/buckets.json"
+
+
+AGAIN = ("bash", "/root/start.sh", "--resume", "latest")
+IN_NEW_BATCHES = (*AGAIN, "--on-batching-change", "remaining")
+
+
+def resumed(
+    with_buckets: str | None, *, new: tuple[str, ...] | None, clear: bool = False
+) -> tuple[tuple[str, ...], str]:
+    """How the next run starts when the last one had the buckets of this hash; the note on it."""
+    wanted = desired()
+    assert wanted.playbook.run
+    run = replace(wanted.playbook.run, resume=AGAIN, resume_new_buckets=new)
+    wanted = replace(wanted, playbook=replace(wanted.playbook, run=run))
+    had = with_buckets and BucketsSeen(
+        path="/b", sha256=with_buckets, boundaries=(0, 9), expected_efficiency=None
+    )
+    seen = replace(THERE, run=replace(FAILED, buckets=had or None), checkpoints=SEVENTEEN)
+    plan = plan_deploy(wanted, seen, restart=True, clear=clear, wait=True)
+    return action(plan, StartRun).command, " ".join(plan.notes)
+
+
+def test_with_the_buckets_of_before_a_run_goes_on_as_ever() -> None:
+    command, note = resumed("d" * 12, new=IN_NEW_BATCHES)
+    assert command == AGAIN
+    assert "other buckets" not in note
+
+
+@pytest.mark.parametrize("before", ["a" * 12, None])
+def test_with_other_buckets_it_goes_on_as_the_playbook_says_for_that(before: str | None) -> None:
+    command, note = resumed(before, new=IN_NEW_BATCHES)
+    assert command == IN_NEW_BATCHES
+    assert "--on-batching-change remaining" in note
+    assert "--clear-checkpoints starts anew" in note
+
+
+def test_with_other_buckets_and_nothing_said_for_that_the_plan_warns_of_a_refusal() -> None:
+    command, note = resumed("a" * 12, new=None)
+    assert command == AGAIN
+    assert "may refuse" in note
+
+
+def test_other_buckets_are_nothing_to_a_fresh_start() -> None:
+    command, note = resumed("a" * 12, new=IN_NEW_BATCHES, clear=True)
+    assert command == ("bash", "/root/start.sh")
+    assert "other buckets" not in note

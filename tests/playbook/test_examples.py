@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -28,3 +29,22 @@ def test_rotating_archives_before_it_deletes() -> None:
     assert rotate.checkpoints
     assert rotate.checkpoints.keep
     assert rotate.checkpoints.archive_to
+
+
+def test_the_playbook_of_dflash_fits_the_trainer_that_it_brings() -> None:
+    playbook = load_playbook(PLAYBOOKS / "dflash.yml")
+    assert playbook.run
+    assert playbook.run.resume_new_buckets
+    pushed = {file.dest for file in playbook.files}
+    trainer = (PLAYBOOKS / "dflash" / "train_dflash_pipeline.py").read_text()
+    assert set(playbook.run.command) & pushed == {"/root/dflash/start_training.sh"}
+    for name in ("dflash_model", "dflash_data", "dflash_checkpoints"):
+        assert f"/root/dflash/{name}.py" in pushed
+    for option in ("--resume", "--on-batching-change"):
+        assert option in playbook.run.resume_new_buckets
+        assert f'"{option}"' in trainer
+    assert playbook.run.exit_codes == {"75": "interrupted", "78": "refused"}
+    batching = json.loads((PLAYBOOKS / "dflash" / "config.json").read_text())["batching"]
+    assert playbook.batching
+    for name in ("token_budget", "max_batch_size", "order"):
+        assert getattr(playbook.batching, name) == batching[name]
