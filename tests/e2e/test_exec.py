@@ -60,16 +60,14 @@ def lives(job: Job, word: str) -> bool:
 
 
 @pytest.mark.provokes("cannot_run")
-def test_streams_stay_apart_and_the_exit_code_is_passed_on(job: Job) -> None:
+def test_streams_exit_code_and_environment_are_those_of_a_login_there(job: Job) -> None:
     done = run(job, "sh", "-c", "cat; echo oops >&2; exit 7", stdin=b"\0\xff\r\n")
     assert (done.returncode, done.stdout, done.stderr) == (7, b"\0\xff\r\n", b"oops\n")
     assert run(job, "--", "sh", "-c", "kill -9 $$").returncode == 137
     gone = run(job, "--", "no-such-program")
     assert gone.returncode == 127
     assert b"box cannot run no-such-program: No such file or directory." in gone.stderr
-
-
-def test_it_has_the_login_environment_and_the_home(job: Job) -> None:
+    # It has the login environment and the home.
     done = run(job, "sh", "-c", 'echo "$PWD|$HOME|$USER|$PATH"; tty')
     where, home, user, path = done.stdout.decode().splitlines()[0].split("|")
     assert where == home == job.route.home
@@ -78,6 +76,7 @@ def test_it_has_the_login_environment_and_the_home(job: Job) -> None:
     assert b"not a tty" in done.stdout
 
 
+@PCT_AND_HERE
 def test_ten_mebibytes_as_input_and_on_both_streams(job: Job) -> None:
     whole = os.urandom(BIG)
     done = run(job, "tee", "/dev/stderr", stdin=whole)
@@ -99,6 +98,7 @@ def test_what_follows_the_program_is_its_own(job: Job) -> None:
     assert run(job, "--", *echo, *words).stdout == b"\0".join(map(os.fsencode, words))
 
 
+@PCT_AND_HERE
 def test_ctrl_c_ends_the_program(job: Job) -> None:
     mark = f"300.{time.time_ns()}"
     # What is up says so itself: a shell that is just about to start it might be deaf.
@@ -191,7 +191,7 @@ class Kept:
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(words=st.lists(WORDS, max_size=6), given=st.binary(max_size=99))
 def test_any_words_and_any_bytes_arrive_as_they_are(

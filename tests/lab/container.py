@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.lab.numeric import SITE, installed
 from tests.lab.rootfs import LabUnavailable, alone, cache_folder, rootfs
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ lxc.mount.auto = proc:mixed sys:ro cgroup:ro:force
 lxc.pty.max = 1024
 lxc.apparmor.profile = unconfined
 """
+# A folder of this machine that is shown in the container, not to be written.
+_MOUNT = "lxc.mount.entry = {shown} {place} none bind,ro,create=dir 0 0\n"
 
 
 def why_no_lab() -> str | None:
@@ -61,12 +64,18 @@ class Container:
         return self.lxc_folder / str(self.vmid) / "rootfs"
 
     def create(self, template: Path) -> None:
-        """Make its files: a copy of the template, so that nothing is shared."""
+        """Make its files: a copy of the template, so that nothing is shared.
+
+        Only shown in it, and not to be written, are the packages of `tests.lab.numeric`.
+        """
         self.rootfs.parent.mkdir(parents=True)
         subprocess.run(
             ["cp", "-a", "--reflink=auto", str(template), str(self.rootfs)], check=True, timeout=300
         )
         config = _CONFIG.format(vmid=self.vmid, rootfs=self.rootfs)
+        for shown in installed():
+            place = f"{SITE.removeprefix('/')}/{shown.name}"
+            config += _MOUNT.format(shown=str(shown).replace(" ", "\\040"), place=place)
         (self.rootfs.parent / "config").write_text(config)
 
     def create_stopped(self) -> None:

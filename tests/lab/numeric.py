@@ -1,9 +1,8 @@
-"""A Python with numpy and pyarrow in the container: this interpreter's own packages, copied."""
+"""A Python with numpy and pyarrow in the container: the packages of this interpreter."""
 
 from __future__ import annotations
 
 import importlib.util
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,39 +11,41 @@ from tests.lab.need import do_without
 if TYPE_CHECKING:
     from tests.lab.container import Container
 
-# More than half of the files, and of no use to who only imports.
-_SPARE = shutil.ignore_patterns("__pycache__", "tests", "include", "*.pyi", "*.pyx", "*.pxd")
+_PACKAGES = ("numpy", "pyarrow")
 _FOLDER = "/opt/numeric"
+SITE = f"{_FOLDER}/site"
 _PYTHON = f"""\
 #!/bin/sh
-exec env PYTHONPATH="$PYTHONPATH:{_FOLDER}/site" python3 "$@"
+exec env PYTHONPATH="$PYTHONPATH:{SITE}" python3 "$@"
 """
 
 
 def numeric_python(container: Container) -> str:
-    """The path of the interpreter there; made when first asked for.
+    """The path of the interpreter there.
 
     The packages are compiled for this interpreter's version: the test does without where the
     container has another.
     """
+    shown = {folder.name for folder in installed()}
+    if lacking := [package for package in _PACKAGES if package not in shown]:
+        do_without(f"there is no {' and no '.join(lacking)} here")
     python = f"{_FOLDER}/python"
-    if container.run(("test", "-x", python)).returncode != 0:
-        site = container.rootfs / _FOLDER.removeprefix("/") / "site"
-        site.mkdir(parents=True)
-        for source in (*_installed("numpy"), *_installed("pyarrow")):
-            shutil.copytree(source, site / source.name, ignore=_SPARE)
-        container.put(python, _PYTHON.encode(), 0o755)
+    container.put(python, _PYTHON.encode(), 0o755)
     tried = container.run((python, "-c", "import numpy, pyarrow"), timeout_s=120)
     if tried.returncode != 0:
         do_without(f"numpy and pyarrow of this Python do not run there: {tried.stderr[-500:]}")
     return python
 
 
-def _installed(package: str) -> list[Path]:
-    """A package's folder, and that of the libraries that its wheel brings along."""
-    spec = importlib.util.find_spec(package)
-    if spec is None or spec.origin is None:
-        do_without(f"there is no {package} here")
-    folder = Path(spec.origin).parent
-    libraries = folder.with_name(f"{package}.libs")
-    return [folder, libraries] if libraries.is_dir() else [folder]
+def installed() -> list[Path]:
+    """The folders of the packages that are there, and of the libraries that their wheels bring.
+
+    A container shows them in `SITE`: copied, they would be most of what is in it.
+    """
+    found = []
+    for package in _PACKAGES:
+        spec = importlib.util.find_spec(package)
+        if spec is not None and spec.origin is not None:
+            folder = Path(spec.origin).parent
+            found += [folder, folder.with_name(f"{package}.libs")]
+    return [folder for folder in found if folder.is_dir()]
