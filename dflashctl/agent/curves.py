@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from operator import mul
 
-from dflashctl.agent.seen import VerdictSeen
+from dflashctl.agent.seen import BucketsSeen, VerdictSeen
 from dflashctl.agent.series import Bin, Progress, median, rates_of
 
 STALL_S = 300.0
@@ -27,6 +28,8 @@ SLOW = 0.6
 SLOW_S = 120.0
 # Gradients overflow now and then where a loss scale is being found.
 GRADIENTS = 5
+# Of the expected padding efficiency; the first batches say little of all.
+OFF, OFF_STEPS, OFF_POINTS = 0.05, 50, 5
 MAD_TO_SIGMA = 1.4826
 
 
@@ -129,8 +132,8 @@ def oscillation(progress: Progress) -> VerdictSeen | None:
     return None
 
 
-def slow(progress: Progress) -> VerdictSeen | None:
-    """A throughput far below the run's own."""
+def slow(progress: Progress, buckets: BucketsSeen | None) -> VerdictSeen | None:
+    """A throughput far below the run's own, or below what its buckets were to give."""
     speeds = [(row[0], row[4]) for row in progress.recent if row[4] is not None]
     past = [one.tokens_per_s for one in progress.bins[1:] if one.tokens_per_s is not None]
     if len(past) >= 8 and len(speeds) >= 8:
@@ -143,6 +146,11 @@ def slow(progress: Progress) -> VerdictSeen | None:
             since = _slow_since(progress.bins, usual)
             evidence = f"{now:,.0f} tokens/s where {usual:,.0f} are usual in this run"
             return VerdictSeen(code="throughput_drop", since=since, evidence=evidence)
+        predicted = buckets.predicted_tokens_per_s if buckets else None
+        if predicted is not None and median(past) < SLOW * predicted:
+            usual = median(past)
+            evidence = f"{usual:,.0f} tokens/s are usual; the buckets promised {predicted:,.0f}"
+            return VerdictSeen(code="throughput_drop", since=None, evidence=evidence)
         return None
     rates = rates_of(progress.bins[1:])
     if len(past) >= 8 or len(rates) < 12:
@@ -152,6 +160,22 @@ def slow(progress: Progress) -> VerdictSeen | None:
         return None
     evidence = f"{now:.3g} steps/s where {usual:.3g} are usual in this run"
     return VerdictSeen(code="throughput_drop", since=progress.bins[-3].at, evidence=evidence)
+
+
+def buckets_off(progress: Progress, buckets: BucketsSeen | None) -> VerdictSeen | None:
+    """Another padding than the buckets were to give: other data, or other boundaries."""
+    expected = buckets.expected_efficiency if buckets else None
+    if expected is None or progress.efficiency is None:
+        return None
+    measured, points = progress.efficiency
+    steps = sum(one.steps for one in progress.bins)
+    if steps < OFF_STEPS or points < OFF_POINTS or abs(measured / expected - 1) <= OFF:
+        return None
+    evidence = (
+        f"{measured:.1%} of the tokens are real where the buckets promised {expected:.1%}: "
+        "is it the data that they were made for?"
+    )
+    return VerdictSeen(code="buckets_off", since=None, evidence=evidence)
 
 
 def _slow_since(bins: Sequence[Bin], usual: float) -> float | None:
@@ -192,8 +216,7 @@ def _period(losses: Sequence[float]) -> tuple[int, float, float] | None:
         return None
 
     def likeness(lag: int) -> float:
-        products = (a * b for a, b in zip(rest, rest[lag:], strict=False))
-        return sum(products) / (count - lag) / power
+        return sum(map(mul, rest, rest[lag:])) / (count - lag) / power
 
     row = [likeness(lag) for lag in range(count // 2)]
     for lag in range(4, count // 4):

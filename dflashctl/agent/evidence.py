@@ -58,6 +58,7 @@ def evidence(
         if store and store.size and store.count
         else None,
         free_bytes=free,
+        buckets=run.buckets,
     )
 
 

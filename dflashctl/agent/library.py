@@ -57,11 +57,14 @@ def boundaries(env: Mapping[str, str]) -> BucketsSeen | None:
         data = Path(path).read_bytes()
         value = json.loads(data)
         edges = tuple(int(edge) for edge in value["boundaries"])
-        expected = value.get("expected_efficiency")
+        expected, predicted = (
+            value.get(name) for name in ("expected_efficiency", "predicted_tokens_per_s")
+        )
         return BucketsSeen(
             path=path,
             sha256=hashlib.sha256(data).hexdigest()[:12],
             boundaries=edges,
             expected_efficiency=expected if isinstance(expected, float) else None,
+            predicted_tokens_per_s=predicted if isinstance(predicted, float) else None,
         )
     return None

@@ -17,7 +17,7 @@ from collections.abc import Callable
 # epoch, ``rank`` says who printed it; both serve to understand the others.
 METRICS = (
     "step", "total_steps", "epoch", "loss", "accuracy", "learning_rate", "grad_norm",
-    "tokens_per_s", "steps_per_s", "samples_per_s", "tokens", "eta_s",
+    "tokens_per_s", "steps_per_s", "samples_per_s", "tokens", "eta_s", "padding_efficiency",
 )  # fmt: skip
 Values = dict[str, float]
 
@@ -80,6 +80,10 @@ _SPELLINGS: dict[str, tuple[str, ...]] = {
         "num_input_tokens_seen", "n_tokens_seen", "num_tokens", "throughput/total_tokens",
         "seen_tokens", "tokens",
     ),
+    "padding_efficiency": (
+        "padding_efficiency", "train/padding_efficiency", "pad_efficiency", "pad_eff", "pad",
+        "batch_efficiency", "efficiency",
+    ),
     "step_s": (
         "s/it", "s/step", "sec/step", "step_time", "iter_time", "time_per_step",
         "time_per_iteration", "per_iteration", "per_step", "time/iter", "time/step",
@@ -101,6 +105,11 @@ _OTHER = frozenset(
 )  # fmt: skip
 # Above this a plain "tokens" is what was seen so far, and not what a batch holds.
 _MANY_TOKENS = 1e7
+
+# Without anything else they are no word of a training's progress.
+_SAY_LITTLE = frozenset(
+    ("rank", "step", "total_steps", "batch", "batches", "epochs", "padding_efficiency")
+)
 
 # At most two words, a unit in brackets, a separator, a number, and what number it is of.
 _PAIR = re.compile(
@@ -241,7 +250,7 @@ class _Found:
             values.setdefault("steps_per_s", 1 / step_s)
         for name in [name for name, value in values.items() if not _sane(name, value)]:
             del values[name]
-        telling = values.keys() - {"rank", "step", "total_steps", "batch", "batches", "epochs"}
+        telling = values.keys() - _SAY_LITTLE
         if not telling and not (self.leads and ("step" in values or "batch" in values)):
             return {}
         if telling <= {"steps_per_s", "samples_per_s", "eta_s"} and not (
@@ -255,6 +264,8 @@ def _sane(name: str, value: float) -> bool:
     """Only a loss and a gradient may be infinite or not a number."""
     if name in ("loss", "grad_norm"):
         return True
+    if name == "padding_efficiency":
+        return 0 < value <= 1
     return -1e18 < value < 1e18 and (value >= 0 or name == "accuracy")
 
 
@@ -293,7 +304,7 @@ def _name(key: str, value: float, unit: str, found: _Found) -> str | None:
     if meaning is None:
         return None
     metric, place = meaning
-    if metric == "accuracy" and unit.startswith("%"):
+    if metric in ("accuracy", "padding_efficiency") and unit.startswith("%"):
         value /= 100
     elif metric in ("tokens", "tokens_per_s", "samples_per_s", "step"):
         value *= _SCALES.get(unit, 1.0)

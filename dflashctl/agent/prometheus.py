@@ -16,6 +16,7 @@ _OF_METRICS = (
     ("accuracy_ratio", "The accuracy as printed last.", "accuracy"),
     ("learning_rate", "The learning rate.", "learning_rate"),
     ("grad_norm", "The gradient's norm.", "grad_norm"),
+    ("padding_efficiency_ratio", "Real over padded tokens, the mean.", "padding_efficiency"),
     ("tokens_per_second", "Tokens a second, as the trainer says.", "tokens_per_s"),
     ("steps_per_second", "Steps a second, measured, pauses left out.", "measured_steps_per_s"),
     ("seen_tokens", "Tokens seen so far.", "tokens"),

@@ -34,13 +34,15 @@ Ending = Literal["finished", "interrupted", "refused", "failed"]
 class BucketsSeen:
     """The boundaries that a run was started with, from the file that it reads.
 
-    ``sha256``: of the file, its first 12 digits; ``expected_efficiency``: 0 to 1.
+    ``sha256``: of the file, its first 12 digits; ``expected_efficiency``: 0 to 1;
+    ``predicted_tokens_per_s``: where they were chosen beside a run that was measured.
     """
 
     path: str
     sha256: str
     boundaries: tuple[int, ...]
     expected_efficiency: float | None
+    predicted_tokens_per_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,6 +269,7 @@ class MetricsSeen:
         loss_smoothed: the exponential mean over about 20 points.
         loss_trend, tokens_per_s_trend: means over equal stretches of the whole run.
         tokens_per_s_usual: the median over the whole run.
+        padding_efficiency: real over padded tokens, the mean over the whole run.
         measured_steps_per_s: of the last quarter of the run, pauses left out.
         eta_s: time left at the measured rate, with its spread from `eta_low_s` to
             `eta_high_s`; where no total is known, what the trainer says.
@@ -293,6 +296,7 @@ class MetricsSeen:
     eta_s: float | None
     eta_low_s: float | None
     eta_high_s: float | None
+    padding_efficiency: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ once a second and at least every `HEARTBEAT_S` while it lives::
      "pauses_s": [61.0, 58.2],    the longest and the second longest such time
      "loss_smoothed": 4.58,       exponential mean over about 20 points
      "not_finite": null,          {"metric", "step", "at", "count"}: since the last finite one
+     "efficiency": [0.77, 120],   mean padding efficiency, of how many points; null: never said
      "recent": [[at, step, loss, accuracy, tokens_per_s], ...],     the last `RECENT` seconds
                                   that had points; of several in a second the highest loss
      "bins": [[at, step, points, steps, busy_s, loss, accuracy, tokens_per_s], ...]}
@@ -100,6 +101,7 @@ class Series:
         self._step_at: float | None = None
         self._smoothed: float | None = None
         self._not_finite: dict[str, Any] | None = None
+        self._efficiency: tuple[float, int] | None = None
         self._recent: deque[list[float | None]] = deque(maxlen=RECENT)
         self._gaps: deque[float] = deque(maxlen=63)
         self._paces: deque[float] = deque(maxlen=63)
@@ -123,6 +125,10 @@ class Series:
         steps, busy_s = self._advance(at, before, point.get("step"))
         speed = _finite(point.get("tokens_per_s"))
         accuracy = _finite(point.get("accuracy"))
+        efficiency = _finite(point.get("padding_efficiency"))
+        if efficiency is not None:
+            mean, count = self._efficiency or (0.0, 0)
+            self._efficiency = mean + (efficiency - mean) / (count + 1), count + 1
         step = self._last.get("step")
         self._remember([at, step, loss, accuracy, speed])
         self._bin(Bin(at=at, step=step, steps=steps, busy_s=busy_s, loss=loss,
@@ -148,6 +154,7 @@ class Series:
             "pauses_s": self._pauses,
             "loss_smoothed": _short(self._smoothed),
             "not_finite": self._not_finite,
+            "efficiency": self._efficiency,
             "recent": [[round(row[0] or 0.0, 3), *map(_short, row[1:])] for row in self._recent],
             "bins": [one.row() for one in self._bins],
         }
@@ -210,6 +217,7 @@ class Progress:
     not_finite: dict[str, Any] | None
     recent: tuple[tuple[float, float | None, float | None, float | None, float | None], ...]
     bins: tuple[Bin, ...]
+    efficiency: tuple[float, int] | None = None
 
 
 def read_progress(state: dict[str, Any]) -> Progress | None:
@@ -231,6 +239,7 @@ def read_progress(state: dict[str, Any]) -> Progress | None:
             not_finite=state["not_finite"],
             recent=tuple((row[0], row[1], row[2], row[3], row[4]) for row in state["recent"]),
             bins=tuple(Bin.of_row(row) for row in state["bins"]),
+            efficiency=tuple(state["efficiency"]) if state.get("efficiency") else None,
         )
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):
         return None
@@ -246,6 +255,7 @@ def metrics_seen(progress: Progress) -> MetricsSeen:
         left = max(0.0, last["total_steps"] - last["step"])
     low, middle, high = _time_left(left, rates)
     told = last.pop("eta_s")
+    last["padding_efficiency"] = progress.efficiency[0] if progress.efficiency else None
     if middle is None:
         low = middle = high = told
     return MetricsSeen(

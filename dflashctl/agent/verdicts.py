@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from dflashctl.agent import curves
 from dflashctl.agent.curves import in_words
-from dflashctl.agent.seen import GpusSeen, VerdictSeen
+from dflashctl.agent.seen import BucketsSeen, GpusSeen, VerdictSeen
 from dflashctl.agent.series import HEARTBEAT_S, Progress, median
 
 # GPUs are judged over a while: between two batches, and while a checkpoint is written, each
@@ -58,6 +58,7 @@ class Evidence:
         saved_at: when each of its checkpoints was finished, the oldest first.
         checkpoint_bytes: what one takes, about.
         free_bytes: room for the next one.
+        buckets: the boundaries that it was started with.
     """
 
     now: float
@@ -75,6 +76,7 @@ class Evidence:
     saved_at: tuple[float, ...] = ()
     checkpoint_bytes: int | None = None
     free_bytes: int | None = None
+    buckets: BucketsSeen | None = None
 
 
 def judge(seen: Evidence) -> tuple[VerdictSeen, ...]:
@@ -122,7 +124,8 @@ def _progress(seen: Evidence) -> Iterator[VerdictSeen]:
         curves.spike(progress),
         curves.falling_accuracy(progress),
         curves.oscillation(progress),
-        curves.slow(progress),
+        curves.slow(progress, seen.buckets),
+        curves.buckets_off(progress, seen.buckets),
     )
     yield from (verdict for verdict in found if verdict is not None)
 

@@ -128,7 +128,7 @@ def make_boundaries(call: Call, names: list[str] | None, playbook: str) -> Path:
         "compare": False,
         "needs_numpy": False,
     }
-    return _write(wanted, _find(call, wanted, task))
+    return _write(wanted, _find(call, wanted, task), ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -342,13 +342,13 @@ def _tell(
     if call.json:
         from dflashctl.view import json
 
-        written = _write(wanted, found) if apply else None
+        written = _write(wanted, found, measured) if apply else None
         value = report_object(found.report, dataset, measured, written)
         call.screen.write(json.envelope(call.command, 0, {name or "here": value}))
     else:
         show_report(call.screen, found.report, found.task["path"], measured)
         if apply:  # should it fail, what took so long is there to read
-            written = _write(wanted, found)
+            written = _write(wanted, found, measured)
             call.screen.say(
                 f"written to {written}; deploy brings it with `buckets: {written.name}`"
             )
@@ -365,8 +365,10 @@ def _dataset(wanted: _Wanted, found: Found) -> dict[str, Any]:
     }
 
 
-def _write(wanted: _Wanted, found: Found) -> Path:
+def _write(wanted: _Wanted, found: Found, measured: tuple[Calibration, ...]) -> Path:
+    from dflashctl.plan.throughput import promised
     from dflashctl.playbook.boundaries import write_boundaries
 
-    write_boundaries(wanted.boundaries, found.report, _dataset(wanted, found))
+    promise = promised(found.report["expected_efficiency"], measured)
+    write_boundaries(wanted.boundaries, found.report, _dataset(wanted, found), promise)
     return wanted.boundaries

@@ -62,3 +62,11 @@ def predicted(
     if balance is not None and balance_then:
         speeds += [speed * balance / balance_then for speed in speeds]
     return min(speeds), max(speeds)
+
+
+def promised(efficiency: float, measured: tuple[Calibration, ...]) -> float | None:
+    """Tokens a second to measure a later run by; None where no run was measured."""
+    if not measured:
+        return None
+    low, high = predicted(efficiency, None, measured, None)
+    return round(500 * (low + high), 1)

@@ -83,7 +83,12 @@ def _ascend(boundaries: list[int]) -> bool:
     return len(boundaries) > 1 and all(low < high for low, high in pairwise(boundaries))
 
 
-def write_boundaries(path: Path, report: dict[str, Any], dataset: dict[str, Any]) -> None:
+def write_boundaries(
+    path: Path,
+    report: dict[str, Any],
+    dataset: dict[str, Any],
+    predicted_tokens_per_s: float | None = None,
+) -> None:
     """Write what an optimiser found; the file is wholly the old or wholly the new one.
 
     Raises:
@@ -96,6 +101,7 @@ def write_boundaries(path: Path, report: dict[str, Any], dataset: dict[str, Any]
     value = {
         "version": VERSION,
         **{name: report[name] for name in taken},
+        "predicted_tokens_per_s": predicted_tokens_per_s,
         "dataset": dataset,
         "made_by": f"dflashctl {__version__}",
     }

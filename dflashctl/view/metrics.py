@@ -91,9 +91,23 @@ def metric_lines(seen: Observed) -> Iterable[tuple[str, list[str]]]:
         usual = metrics.tokens_per_s_usual
         told = metrics.tokens_per_s is not None and usual is not None
         beside = f", usually {rate(usual or 0, 'tok/s')}" if told else ""
-        yield "speed", [f"{pace}{beside}  {sparkline(metrics.tokens_per_s_trend)}".rstrip()]
+        curve = f"{pace}{beside}  {sparkline(metrics.tokens_per_s_trend)}".rstrip()
+        yield "speed", [curve, *_promise_kept(seen)]
+    if metrics.padding_efficiency is not None:
+        expected = seen.run.buckets.expected_efficiency if seen.run and seen.run.buckets else None
+        beside = "" if expected is None else f"; the buckets promised {expected:.1%}"
+        yield "padding", [f"{metrics.padding_efficiency:.1%} of the tokens are real{beside}"]
     if metrics.eta_s is not None and seen.run is not None and seen.run.ended_at is None:
         yield "time left", [_left(metrics, seen.now)]
+
+
+def _promise_kept(seen: Observed) -> list[str]:
+    """The speed as a share of what the run's buckets were to give."""
+    speed = seen.metrics.tokens_per_s if seen.metrics else None
+    predicted = seen.run.buckets.predicted_tokens_per_s if seen.run and seen.run.buckets else None
+    if speed is None or not predicted:
+        return []
+    return [f"{speed / predicted:.0%} of the {rate(predicted, 'tok/s')} that the buckets promised"]
 
 
 def _place(metrics: MetricsSeen) -> str:

@@ -401,3 +401,16 @@ def test_a_line_without_end_takes_no_more_room_than_a_long_one() -> None:
         assert lines.feed(b"x" * 65536) == []
     (line,) = lines.feed(b"\n")
     assert len(line) == 4096
+
+
+@pytest.mark.parametrize(("line", "found"), [
+    ("step 254 loss=4.6 25.1 Ktok/s | pad 0.772", 0.772),
+    ("step 254 loss=4.6 padding_efficiency=77.2%", 0.772),
+    ('{"step": 254, "loss": 4.6, "efficiency": 0.772}', 0.772),
+    ("step 254 loss 4.6 pad 50256", None),  # a token's number
+    ("bucket 3 of 6, epoch boundaries, efficiency 0.91", None),
+])  # fmt: skip
+def test_padding_is_read_beside_other_progress(line: str, found: float | None) -> None:
+    assert read_line(line).get("padding_efficiency") == (
+        None if found is None else pytest.approx(found)
+    )

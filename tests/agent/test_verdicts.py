@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from dflashctl.agent.metrics import Values
-from dflashctl.agent.seen import GpusSeen
+from dflashctl.agent.seen import BucketsSeen, GpusSeen
 from dflashctl.agent.series import Progress, Series, read_progress
 from dflashctl.agent.verdicts import Evidence, Glance, Xid, judge
 from tests.plan.scenes import GPUS
@@ -22,7 +21,7 @@ HOUR, DAY = 3600.0, 86400.0
 
 def progress(series: Series, at: float) -> Progress:
     state = {"version": 1, "at": at, "collector": [1, 2], "problem": None, "printed_at": at}
-    found = read_progress(json.loads(json.dumps({**state, **series.state()}, allow_nan=False)))
+    found = read_progress({**state, **series.state()})
     assert found is not None
     return found
 
@@ -155,6 +154,41 @@ def test_a_throughput_far_below_the_runs_own_is_told() -> None:
     assert codes(run(1200, lambda i: {"tokens_per_s": 26_000.0 if i > 1150 else 32_000.0})) == set()
 
 
+BUCKETS = BucketsSeen(path="/b", sha256="0" * 12, boundaries=(0, 8192),
+                      expected_efficiency=0.868, predicted_tokens_per_s=32_000.0)  # fmt: skip
+
+
+@pytest.mark.parametrize(("speed", "found"), [
+    (31_000.0, set()), (20_000.0, set()), (11_900.0, {"throughput_drop"}),
+])  # fmt: skip
+def test_a_run_far_below_what_its_buckets_promised_is_told(speed: float, found: set[str]) -> None:
+    seen = run(200, lambda i: {"tokens_per_s": speed * (1 + NOISE[i])})
+    assert codes(seen) == set(), "without a promise it is as it always was"
+    assert codes(replace(seen, buckets=BUCKETS)) == found
+    for verdict in judge(replace(seen, buckets=BUCKETS)):
+        assert verdict.evidence.endswith("tokens/s are usual; the buckets promised 32,000")
+
+
+@pytest.mark.parametrize(("efficiency", "points", "found"), [
+    (0.868, 60, set()), (0.83, 60, set()), (0.772, 60, {"buckets_off"}),
+    (0.93, 60, {"buckets_off"}), (0.772, 5, set()),  # 40 steps
+])  # fmt: skip
+def test_another_padding_than_the_buckets_promised_is_told(
+    efficiency: float, points: int, found: set[str]
+) -> None:
+    seen = run(points, lambda i: {"loss": 1.0, "padding_efficiency": efficiency + NOISE[i]})
+    assert codes(seen) == set()
+    assert codes(replace(seen, buckets=BUCKETS)) == found
+
+
+def test_other_padding_is_told_with_both_figures() -> None:
+    seen = run(60, lambda _: {"padding_efficiency": 0.772})
+    (verdict,) = judge(replace(seen, buckets=BUCKETS))
+    assert verdict.evidence.startswith(
+        "77.2% of the tokens are real where the buckets promised 86.8%"
+    )
+
+
 def test_without_tokens_the_steps_tell_a_drop() -> None:
     series, at = Series(), START
     for index in range(1280):
@@ -261,14 +295,14 @@ def test_a_pattern_that_was_given_up_is_told() -> None:
 
 
 def five_days(seed: int) -> set[str]:
-    """A healthy run, a point every four minutes, looked at now and then; all that was said."""
+    """A healthy run, a point every six minutes, looked at now and then; all that was said."""
     dice, series, at, found = random.Random(seed), Series(), START, set[str]()
     noise, drift, level = dice.uniform(0.01, 0.12), 0.0, dice.uniform(0.5, 3.0)
     tau, evals = dice.uniform(0.1, 1.5) * DAY, dice.uniform(1, 6) * HOUR
     speed, next_eval, next_save = dice.uniform(5e3, 1e6), evals, HOUR
     step, saved = 0.0, []
     while at - START < 5 * DAY:
-        gap = 240 * dice.lognormvariate(0, 0.05)
+        gap = 360 * math.exp(0.05 * dice.gauss())
         gone = at - START
         if gone > next_save:
             gap, next_save = gap + dice.uniform(20, 120), next_save + HOUR
@@ -278,21 +312,21 @@ def five_days(seed: int) -> set[str]:
         if dice.random() < 0.001:
             gap += dice.uniform(30, 250)  # a file server that takes a breath
         at += gap
-        step += 100
+        step += 150
         drift = 0.95 * drift + dice.gauss(0, noise / 4)
         value = level + 6 * math.exp(-gone / tau) * (1 + 0.1 * math.exp(-gone / HOUR))
-        value *= 1 + drift + dice.lognormvariate(0, noise) - 1
+        value *= 1 + drift + math.exp(noise * dice.gauss()) - 1
         if dice.random() < 0.002:
             value *= dice.uniform(1.1, 1.45)  # a hard batch
         warm = 0.5 if gone < 600 else 1.0
         series.add(at, {
             "step": step, "total_steps": 200_000.0, "loss": value,
             "accuracy": min(1.0, 0.7 * (1 - math.exp(-gone / tau)) + dice.gauss(0, 0.01)),
-            "grad_norm": math.inf if dice.random() < 0.003 else dice.lognormvariate(0, 0.5),
-            "tokens_per_s": speed * warm * dice.lognormvariate(0, 0.12),
+            "grad_norm": math.inf if dice.random() < 0.003 else math.exp(0.5 * dice.gauss()),
+            "tokens_per_s": speed * warm * math.exp(0.12 * dice.gauss()),
         })  # fmt: skip
-        if dice.random() < 0.008:
-            now = at + dice.uniform(0, 239)
+        if dice.random() < 0.012:
+            now = at + dice.uniform(0, 359)
             found |= codes(Evidence(
                 now=now, live=True, progress=progress(series, now), saved_at=tuple(saved[-4:]),
                 checkpoint_bytes=10**10, free_bytes=10**12,

@@ -107,6 +107,17 @@ def test_what_is_applied_lies_beside_the_playbook_and_is_in_use_from_then_on(
     assert re.search(r"^gain +none$", world.run("optimize-buckets").out, re.MULTILINE)
 
 
+@pytest.mark.usefixtures("data")
+def test_what_a_measured_run_promises_goes_with_the_boundaries(world: World) -> None:
+    place = world.cwd / "playbooks" / "buckets.json"
+    assert world.run("optimize-buckets", "--apply").code == 0
+    assert json.loads(place.read_text())["predicted_tokens_per_s"] is None
+    told = answer(world, "--apply", "--calibrate", "25.1@0.5")
+    promise = json.loads(place.read_text())["predicted_tokens_per_s"]
+    assert promise == pytest.approx(1000 * told["throughput"]["low_ktok_s"], rel=1e-3)
+    assert promise == pytest.approx(25_100 * told["expected_efficiency"] / 0.5, rel=1e-3)
+
+
 def test_a_file_of_this_machine_needs_neither_inventory_nor_playbook(world: World) -> None:
     for folder in ("inventory", "playbooks"):
         for file in (world.cwd / folder).iterdir():
@@ -293,5 +304,5 @@ def test_status_names_the_buckets_of_the_run(world: World) -> None:
     (told,) = json.loads(world.run("status", "--json").out)["targets"].values()
     assert told["buckets"] == {
         "path": "/x/buckets.json", "sha256": "0123456789ab", "boundaries": [0, 1000, 8192],
-        "expected_efficiency": 0.8781,
+        "expected_efficiency": 0.8781, "predicted_tokens_per_s": None,
     }  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dflashctl.agent.seen import CutTransaction, LockSeen, Observed
+from dflashctl.agent.seen import BucketsSeen, CutTransaction, LockSeen, Observed
 from dflashctl.agent.watching import RestartSeen
 from dflashctl.errors import ContainerStopped, HostKeyUnknown, Unreachable
 from tests.cli.world import World
@@ -225,3 +225,15 @@ def test_what_the_watchdog_does_about_a_failure_is_told(
     world.answers = [replace(OVER, restart=restart)]
     found = json.loads(world.run("status", "--json").out)["targets"]["here"]["restart"]
     assert (found["came"], found["due_at"]) == (came, "2026-11-28T12:06:30Z")
+
+
+def test_speed_and_padding_stand_beside_what_the_buckets_promised(world: World) -> None:
+    buckets = BucketsSeen(path="/b", sha256="0" * 12, boundaries=(0, 8192),
+                          expected_efficiency=0.868, predicted_tokens_per_s=25_600.0)  # fmt: skip
+    metrics = replace(METRICS, padding_efficiency=0.865)
+    world.answers = [replace(BUSY, run=replace(RUNNING, buckets=buckets), metrics=metrics)]
+    out = world.run("status").out
+    assert "98% of the 25.6 Ktok/s that the buckets promised" in out
+    assert "86.5% of the tokens are real; the buckets promised 86.8%" in out
+    world.answers = [replace(BUSY, metrics=METRICS)]
+    assert "promised" not in world.run("status").out
