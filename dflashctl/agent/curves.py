@@ -216,7 +216,8 @@ def _period(losses: Sequence[float]) -> tuple[int, float, float] | None:
         return None
 
     def likeness(lag: int) -> float:
-        return sum(map(mul, rest, rest[lag:])) / (count - lag) / power
+        products: float = sum(map(mul, rest, rest[lag:]))
+        return products / (count - lag) / power
 
     row = [likeness(lag) for lag in range(count // 2)]
     for lag in range(4, count // 4):
