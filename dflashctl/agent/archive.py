@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -176,7 +177,7 @@ def _cargo(
     others = sorted(_companions(spec, real)) if whole else []
     size = allocated = files = 0
     for _, about in tree(str(real), [*(entry.name for entry in whole), *others]):
-        size += about.st_size
+        size += about.st_size if stat.S_ISREG(about.st_mode) else 0
         allocated += about.st_blocks * 512 + 1024
         files += 1
     return _Cargo(

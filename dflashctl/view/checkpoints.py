@@ -9,15 +9,20 @@ from dflashctl.view import figures
 from dflashctl.view.console import ACCENT
 from dflashctl.view.json import plain
 from dflashctl.view.sanitize import one_line
+from dflashctl.view.status import fits
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from rich.table import Table
+    from rich.text import Text
 
     from dflashctl.agent.seen import Observed
     from dflashctl.view.again import Again
     from dflashctl.view.console import Screen
+
+    Row = tuple[str | Text, ...]
 
 # Of very many the newest are shown; --json has them all.
 SHOWN = 30
@@ -41,38 +46,40 @@ def show_store(screen: Screen, again: Again, seen: Observed) -> None:
         title.append(": no checkpoint")
     screen.show(title)
     if shown:
-        table = _table("CHECKPOINT", ">STEP", ">SIZE", "SAVED", "STATE")
+        rows: list[Row] = []
         for one in shown:
             newest = one.name == folder.latest
             state = Text("newest", style="green") if newest else Text("complete")
             if one.why is not None:
                 state = Text(f"not complete: {one_line(one.why)}", style="yellow")
-            table.add_row(
+            rows.append((
                 one_line(one.name), _step(one.step), figures.size(one.size),
                 figures.moment(one.at), state,
-            )  # fmt: skip
-        screen.show(table)
+            ))  # fmt: skip
+        screen.show(_table(screen, ("CHECKPOINT", ">STEP", ">SIZE", "SAVED", "STATE"), rows))
         if older:
             screen.show(Text(f"and {older} older ones", style="dim"))
     if store.archives:
-        table = _table("ARCHIVE", ">CHECKPOINTS", ">STEP", ">SIZE", "MADE", "STATE")
+        archived: list[Row] = []
         for kept in store.archives:
             state = Text(kept.form) if kept.whole else Text("cut short", style="yellow")
-            table.add_row(
+            archived.append((
                 one_line(kept.name), str(len(kept.names)), _step(kept.latest_step),
                 figures.size(kept.stored), figures.moment(kept.at), state,
-            )  # fmt: skip
+            ))  # fmt: skip
+        titles = ("ARCHIVE", ">CHECKPOINTS", ">STEP", ">SIZE", "MADE", "STATE")
         screen.show(Text(""))
-        screen.show(table)
+        screen.show(_table(screen, titles, archived))
     if store.cleared:
-        table = _table("CLEARED", ">ENTRIES", ">STEP", ">SIZE")
-        for gone in store.cleared:
-            table.add_row(
+        gone_by: list[Row] = [
+            (
                 figures.moment(gone.at), str(gone.count), _step(gone.latest_step),
-                figures.size(gone.size),
-            )  # fmt: skip
+                Text(figures.size(gone.size)),
+            )
+            for gone in store.cleared
+        ]  # fmt: skip
         screen.show(Text(""))
-        screen.show(table)
+        screen.show(_table(screen, ("CLEARED", ">ENTRIES", ">STEP", ">SIZE"), gone_by))
         back = again.typed("checkpoints", "restore", "--last-cleared")
         # Not wrapped by us: what is a command stays one that can be copied.
         screen.out.print(
@@ -84,16 +91,36 @@ def _step(step: int | None) -> str:
     return "" if step is None else str(step)
 
 
-def _table(*titles: str) -> Table:
+# What is left out first where a window is too narrow for all of it, and what then.
+_LESS = ((), ("SAVED", "MADE"), ("SAVED", "MADE", ">SIZE", ">CHECKPOINTS"))
+# Of the last column, which folds, so many characters have room at least.
+LAST_COLUMN = 12
+
+
+def _table(screen: Screen, titles: tuple[str, ...], rows: Sequence[Row]) -> Table:
+    ways = [[n for n, title in enumerate(titles) if title not in less] for less in _LESS]
+    beside = min(LAST_COLUMN, max(len(row[-1]) for row in rows))
+    roomy = (way for way in ways if fits(screen.out, _columns(titles, rows, way[:-1]), beside))
+    kept = next(roomy, ways[-1])
+    return _columns(titles, rows, kept, folding=kept is ways[-1])
+
+
+def _columns(
+    titles: tuple[str, ...], rows: Sequence[Row], kept: list[int], *, folding: bool = False
+) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for title in titles:
-        last = title == titles[-1]
+    for number in kept:
+        title = titles[number]
         table.add_column(
-            title.removeprefix(">"), no_wrap=not last,
+            title.removeprefix(">"),
+            no_wrap=number not in (0 if folding else len(titles) - 1, len(titles) - 1),
+            overflow="fold",
             justify="right" if title.startswith(">") else "left",
-        )  # fmt: skip
+        )
+    for row in rows:
+        table.add_row(*(row[number] for number in kept))
     return table
 
 

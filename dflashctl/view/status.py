@@ -135,12 +135,12 @@ def show_status(screen: Screen, reports: tuple[Report, ...]) -> None:
             show_error(screen, report.error)
 
 
-def fits(console: Console, table: Table) -> bool:
-    """Whether the table can be drawn without cutting anything short."""
+def fits(console: Console, table: Table, beside: int = 0) -> bool:
+    """Whether it can be drawn without cutting anything short, ``beside`` so many columns."""
     from rich.measure import Measurement
 
     roomy = console.options.update(max_width=10_000)
-    return Measurement.get(console, roomy, table).maximum <= console.width
+    return Measurement.get(console, roomy, table).maximum + beside <= console.width
 
 
 def _state(report: Report) -> Text:

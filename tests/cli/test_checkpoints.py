@@ -37,8 +37,8 @@ def typed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Typed:
         if step < 4:
             (place / "COMPLETE").touch()
 
-    def typed(*words: str) -> tuple[int, str, str]:
-        environ = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    def typed(*words: str, columns: int = 80) -> tuple[int, str, str]:
+        environ = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "COLUMNS": str(columns)}
         code = main(("checkpoints", *words), Call(environ=environ, cwd=tmp_path))
         out, err = capsys.readouterr()
         return code, out, err
@@ -77,6 +77,18 @@ def test_from_archive_to_undo_nothing_is_lost(typed: Typed, tmp_path: Path) -> N
     assert (code, names(tmp_path / "here" / "one")) == (0, ["step-1", "step-2", "step-3"])
     assert (tmp_path / "here/one/step-2/weights").read_text(encoding="utf-8") == "weights 2"
     assert [len(listed(typed)[kind]) for kind in ("archives", "cleared")] == [1, 1]
+
+
+def test_a_narrow_window_has_names_steps_and_states_whole(typed: Typed) -> None:
+    typed("archive", "--name", "2026-11-29T204520Z")
+    typed("clear")
+    for columns in (80, 40, 28):
+        _, out, _ = typed("list", columns=columns)
+        table, _, _ = out.partition("the last of them")
+        assert "\u2026" not in table
+        assert max(map(len, table.splitlines()[1:])) <= columns
+        assert ("MADE" in table) == (columns == 80)
+        assert "STATE" in table
 
 
 def test_what_cannot_be_undone_needs_a_word(typed: Typed, tmp_path: Path) -> None:
