@@ -246,8 +246,10 @@ def test_a_full_disk_is_called_so_and_a_retry_works_when_there_is_room(by_pct: J
 
 @pytest.mark.provokes("lock_held")
 def test_a_second_deploy_at_the_same_time_is_told_who_is_at_work(here: Job) -> None:
+    here.write(stop={"signal": "INT", "grace": "90s"})
+    # The first deploy is at work for as long as the trainer does not end.
     (here.folder / "payload" / "start_training.sh").write_text(
-        "trap '' INT; while :; do sleep 0.1; done\n"
+        "[ -e go ] && exec sleep 600; trap '' INT; until [ -e go ]; do sleep 0.1; done\n"
     )
     here.ok("deploy")
     first = subprocess.Popen(
@@ -260,6 +262,7 @@ def test_a_second_deploy_at_the_same_time_is_told_who_is_at_work(here: Job) -> N
         for second in pool.map(lambda words: here.dflashctl(*words), commands):
             assert second.returncode == 75, (second.args, second.stderr)
             assert "@" in second.stderr
+    here.sh('touch "$1/go"', here.route.tmp)
     _, told = first.communicate(timeout=60)
     assert first.returncode == 0, told
     assert here.status()["state"] == "RUNNING"
