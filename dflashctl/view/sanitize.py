@@ -20,12 +20,11 @@ _SEQUENCE = re.compile(
     # controls that stand alone, carriage return aside
     rf"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{_DECEPTIVE}\ud800-\udfff]"
 )
-# A sequence or a line end that may go on in the next piece.
+# A sequence that may go on in the next piece.
 _OPEN = re.compile(
     r"(?:(?:\x1b\[|\x9b)[0-?]*[ -/]*"
     r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x18\x1a\x1b\x9c\r\n]*\x1b?"
-    r"|\x1b[ -/]*"
-    r"|\r+)\Z"
+    r"|\x1b[ -/]*)\Z"
 )
 _LONGEST_OPEN = 4096
 
@@ -41,6 +40,7 @@ class Cleaner:
     def __init__(self, carriage_return: str = "\n") -> None:
         self._carriage_return = carriage_return
         self._open = ""
+        self._returned = ""
 
     def feed(self, piece: str) -> str:
         """The clean form of what is complete so far."""
@@ -50,15 +50,19 @@ class Cleaner:
         if cut and len(text) - cut.start() <= _LONGEST_OPEN:
             self._open = text[cut.start() :]
             text = text[: cut.start()]
-        return self._clean(text)
+        text = self._returned + _SEQUENCE.sub("", text)
+        # What a carriage return means is known by what comes next, sequences aside.
+        whole = text.rstrip("\r")
+        self._returned = text[len(whole) :][:1]
+        return self._lines(whole)
 
     def end(self) -> str:
         """What was held back, now that nothing more will come."""
-        text, self._open = self._open, ""
-        return self._clean(text)
+        text = self._returned + _SEQUENCE.sub("", self._open)
+        self._open = self._returned = ""
+        return self._lines(text)
 
-    def _clean(self, text: str) -> str:
-        text = _SEQUENCE.sub("", text)
+    def _lines(self, text: str) -> str:
         text = re.sub(r"\r+\n", "\n", text)
         return re.sub(r"\r+", self._carriage_return, text)
 

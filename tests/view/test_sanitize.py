@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import unicodedata
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dflashctl.view.sanitize import Cleaner, clean, one_line
@@ -31,6 +31,8 @@ def test_clean_text_stays_as_it_is(text: str) -> None:
 
 
 @given(TEXTS, st.lists(st.integers(0, 200), max_size=6))
+@example("\r\x1b[31m\r\x1b[31m", [2])
+@example("50%\r\x1b[0m\n", [4])
 def test_it_does_not_matter_where_a_stream_is_cut(text: str, cuts: list[int]) -> None:
     cleaner, begin, found = Cleaner(), 0, ""
     for cut in (*sorted(cuts), len(text)):
