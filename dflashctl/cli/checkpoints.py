@@ -246,7 +246,7 @@ def pull(
                 offset=landing.offset,
             )
             try:
-                agent.pull(request, landing.hear)
+                agent.pull(request, landing.hear, seen.state)
             finally:
                 landing.close()
         place = landing.finish()

@@ -6,9 +6,8 @@ import base64
 import logging
 import tempfile
 import time
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from dflashctl.agent import wire
 from dflashctl.agent.keeping import Pulled
@@ -39,16 +38,11 @@ from dflashctl.errors import (
     DflashError,
     Internal,
     LinkLost,
-    LockHeld,
-    MissingTool,
-    NothingRuns,
-    Refusal,
-    Refused,
-    Stale,
+    Unverified,
 )
 from dflashctl.link.archive import write_archive
+from dflashctl.link.complaints import as_error
 from dflashctl.link.foreground import Foreground
-from dflashctl.link.optimizer import of_the_optimizer
 from dflashctl.link.transport import NoFileChannel
 
 if TYPE_CHECKING:
@@ -195,10 +189,24 @@ class Agent:
         self._send(request)
         return self._expect(Cancelled, self._reply())
 
-    def pull(self, request: Pull, on_event: Callable[[Event], None]) -> Pulled:
-        """An archive or a checkpoint, piece by piece as events."""
+    def pull(self, request: Pull, on_event: Callable[[Event], None], state: str) -> Pulled:
+        """An archive or a checkpoint, piece by piece as events.
+
+        Raises:
+            Unverified: it is damaged, has gone, or cannot be read over there, where ``state``
+                is the job's.
+        """
         self._send(request)
-        return self._expect(Pulled, self._reply(on_event))
+        reply = self._reply(on_event)
+        if isinstance(reply, Failure) and reply.code in _OF_ARCHIVES:
+            raise Unverified(
+                target=self._target,
+                step=f"pull {request.name}",
+                failure=reply.code,
+                detail=dict(reply.detail),
+                state=state,
+            )
+        return self._expect(Pulled, reply)
 
     def logs(self, request: Logs) -> Iterator[LogText | LogEnd]:
         """The run's output piece by piece, then how it ended.
@@ -352,47 +360,4 @@ class Agent:
 
 
 _ALIVE = wire.dump(Alive())
-
-
-def as_error(target: str, failure: Failure, session: str = "") -> DflashError:
-    """What a failure outside a transaction is to the control side."""
-    detail = failure.detail
-    if (known := of_the_optimizer(target, failure)) is not None:
-        return known
-    match failure.code:
-        case "lock_held":
-            since = _when(detail.get("since"))
-            return LockHeld(target=target, holder=str(detail.get("who", "")), since=since)
-        case "stale":
-            return Stale(target=target, changed=tuple(map(str, detail.get("changed", ()))))
-        case "no_tmux":
-            said = str(detail.get("reason", ""))
-            return MissingTool(target=target, tool="tmux", detail=said)
-        case "no_run":
-            run_id = str(detail["run_id"]) if detail.get("run_id") else None
-            return NothingRuns(target=target, session=session, state="NONE", run_id=run_id)
-        case "disk_full":
-            free, needed, path = (detail.get(key) for key in ("free", "needed", "path"))
-            refusal = Refusal(
-                code="disk_full",
-                message=f"The disk under {path} is full: {free} bytes free, {needed} needed.",
-                remedy="Make room there and try again.",
-            )
-            return Refused(target=target, refusals=(refusal,))
-        case "unwritable":
-            refusal = Refusal(
-                code="unwritable",
-                message=f"{detail.get('path')} cannot be written: {detail.get('reason')}.",
-                remedy="Let the user we log in as write there.",
-            )
-            return Refused(target=target, refusals=(refusal,))
-        case _:
-            what = f"the agent on {target} failed: {failure.code}"
-            text = detail.get("traceback") or " ".join(f"{k}={v}" for k, v in detail.items())
-            return Internal(what=what, detail=str(text))
-
-
-def _when(since: Any) -> str:
-    if isinstance(since, int | float):
-        return datetime.fromtimestamp(since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return str(since)
+_OF_ARCHIVES = ("damaged", "no_such_archive", "no_zstd", "odd_file", "system")

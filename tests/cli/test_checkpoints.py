@@ -79,6 +79,17 @@ def test_from_archive_to_undo_nothing_is_lost(typed: Typed, tmp_path: Path) -> N
     assert [len(listed(typed)[kind]) for kind in ("archives", "cleared")] == [1, 1]
 
 
+def test_a_damaged_archive_is_not_pulled_and_is_no_fault_of_ours(
+    typed: Typed, tmp_path: Path
+) -> None:
+    typed("archive", "--name", "one", "--remove")
+    (tmp_path / "archive" / "one" / "files" / "step-2" / "weights").write_text("weights 8")
+    code, _, err = typed("pull", "one", "here")
+    assert code == 66, err
+    assert "the archive is damaged: step-2/weights" in err
+    assert not (tmp_path / "here" / "one").exists()
+
+
 def test_a_narrow_window_has_names_steps_and_states_whole(typed: Typed) -> None:
     typed("archive", "--name", "2026-11-29T204520Z")
     typed("clear")

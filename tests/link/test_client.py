@@ -41,7 +41,8 @@ from dflashctl.errors import (
 )
 from dflashctl.inventory.model import Target
 from dflashctl.link import client, connect
-from dflashctl.link.client import Agent, as_error
+from dflashctl.link.client import Agent
+from dflashctl.link.complaints import as_error
 from dflashctl.link.connect import Connections, open_agent
 from dflashctl.link.local import LocalTransport
 from dflashctl.link.transport import NoFileChannel

@@ -1,0 +1,65 @@
+"""What an agent complains of outside a transaction, as errors of the control side."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from dflashctl.errors import (
+    DflashError,
+    Internal,
+    LockHeld,
+    MissingTool,
+    NothingRuns,
+    Refusal,
+    Refused,
+    Stale,
+)
+from dflashctl.link.optimizer import of_the_optimizer
+
+if TYPE_CHECKING:
+    from dflashctl.agent.protocol import Failure
+
+
+def as_error(target: str, failure: Failure, session: str = "") -> DflashError:
+    """What a failure outside a transaction is to the control side."""
+    detail = failure.detail
+    if (known := of_the_optimizer(target, failure)) is not None:
+        return known
+    match failure.code:
+        case "lock_held":
+            since = _when(detail.get("since"))
+            return LockHeld(target=target, holder=str(detail.get("who", "")), since=since)
+        case "stale":
+            return Stale(target=target, changed=tuple(map(str, detail.get("changed", ()))))
+        case "no_tmux":
+            said = str(detail.get("reason", ""))
+            return MissingTool(target=target, tool="tmux", detail=said)
+        case "no_run":
+            run_id = str(detail["run_id"]) if detail.get("run_id") else None
+            return NothingRuns(target=target, session=session, state="NONE", run_id=run_id)
+        case "disk_full":
+            free, needed, path = (detail.get(key) for key in ("free", "needed", "path"))
+            refusal = Refusal(
+                code="disk_full",
+                message=f"The disk under {path} is full: {free} bytes free, {needed} needed.",
+                remedy="Make room there and try again.",
+            )
+            return Refused(target=target, refusals=(refusal,))
+        case "unwritable":
+            refusal = Refusal(
+                code="unwritable",
+                message=f"{detail.get('path')} cannot be written: {detail.get('reason')}.",
+                remedy="Let the user we log in as write there.",
+            )
+            return Refused(target=target, refusals=(refusal,))
+        case _:
+            what = f"the agent on {target} failed: {failure.code}"
+            text = detail.get("traceback") or " ".join(f"{k}={v}" for k, v in detail.items())
+            return Internal(what=what, detail=str(text))
+
+
+def _when(since: Any) -> str:
+    if isinstance(since, int | float):
+        return datetime.fromtimestamp(since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return str(since)
