@@ -64,6 +64,7 @@ def start(wanted: StartRun, commit: Commit, state: StateFolder, tmux: Tmux) -> R
             _begin_watching(wanted, commit, folder, state, tmux)
     except AgentError as error:
         folder.launch.unlink(missing_ok=True)
+        folder.orders.unlink(missing_ok=True)
         tmux.close(wanted.session)  # a start that comes too late is none
         if not folder.exit.exists():
             end = {"exit_code": None, "signal": None, "oom": None, "ended_at": time.time()}

@@ -102,7 +102,8 @@ def script(bench: Bench) -> str:
     return f"""
 mkdir -p {bench.checkpoints}/step-$RANDOM
 echo "$0 $SECRET" >> {bench.folder}/starts
-sleep 1.2; exit 3
+[ $0 = resume ] || sleep 2
+sleep 0.5; exit 3
 """
 
 
@@ -130,12 +131,14 @@ def told(bench: Bench) -> list[str]:
 def test_a_trainer_that_dies_is_resumed_until_the_limit_and_every_attempt_is_on_record(
     bench: Bench,
 ) -> None:
-    start(bench, limit=2, after_s=1.0)
+    start(bench, limit=2, after_s=0.3)
     until(lambda: "restart given_up" in told(bench), 40)
     starts = (bench.folder / "starts").read_text().splitlines()
     assert starts == ["fresh xyzzy", "resume xyzzy", "resume xyzzy"]
     once = ["ended FAILED", "restart waits", "restart started"]
-    assert told(bench) == [*once, *once, "ended FAILED", "restart given_up"]
+    # A look in the very moment of its end may have a verdict of its own.
+    events = [line for line in told(bench) if line.startswith(("ended", "restart"))]
+    assert events == [*once, *once, "ended FAILED", "restart given_up"]
     first, second, third = listed(ListRuns(job="dflash"), bench.state).runs
     records = [
         recall(RecallRun(job="dflash", run_id=run.id), bench.state)

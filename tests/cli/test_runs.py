@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dflashctl.agent.watching import Attempt, RestartSeen
 from tests.cli.world import World
 from tests.plan.scenes import EARLIER, NEW, OLD, RECORD, RUNNING
 
@@ -55,6 +56,16 @@ def test_a_run_shows_what_is_on_record(past: World) -> None:
     out = past.run("runs", "show", "previous").out
     for fact in (EARLIER.id, "8x NVIDIA H200", "torch 2.9.1", "WANDB_API_KEY (secret", "f" * 12):
         assert fact in out
+
+
+def test_a_run_that_the_watchdog_made_tells_of_it_and_of_its_own_failure(past: World) -> None:
+    attempt = Attempt(of=EARLIER.id, number=2, limit=3)
+    then = RestartSeen(number=3, limit=3, due_at=0.0, came="started", why="r-9")
+    past.records = [RECORD, replace(LATER, attempt=attempt, restart=then)]
+    out = " ".join(past.run("runs", "show").out.split())
+    assert f"attempt 2 of 3, since run {EARLIER.id} failed" in out
+    assert "then attempt 3 of 3 made: run r-9" in out
+    assert answer(past, "runs", "show")["attempt"]["number"] == 2
 
 
 def test_a_diff_of_two_runs_shows_files_without_their_control_sequences(past: World) -> None:
