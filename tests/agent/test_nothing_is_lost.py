@@ -34,7 +34,7 @@ from dflashctl.agent.keeping import (
 from dflashctl.agent.manifest import Archive, read_lines
 
 # Where a cut matters: each of these is counted, and the agent may be killed before any.
-CALLS = ("rename", "replace", "unlink", "rmdir", "mkdir", "fsync")
+CALLS = ("rename", "replace", "unlink", "rmdir", "mkdir", "fsync", "splice")
 FILES = ("a", "weights", "z")
 
 
