@@ -26,7 +26,7 @@ def plot(
         return [f"{title}: no values"]
     low, high = min(y for _, y in finite), max(y for _, y in finite)
     first, last = min(x for x, _ in finite), max(x for x, _ in finite)
-    labels = [_label(high), _label((low + high) / 2), _label(low)]
+    labels = [_label(high), _label(low / 2 + high / 2), _label(low)]
     margin = max(map(len, labels))
     cells = max(10, width - margin - 2)
     columns, rows = cells * 2, height * 4
@@ -50,11 +50,11 @@ def _spans(
 ) -> dict[int, tuple[float, float]]:
     """The lowest and the highest value of each column that has one, joined to the one before."""
     first, last = ends
-    scale = (columns - 1) / (last - first) if last > first else 0.0
+    width = last - first
     found: dict[int, tuple[float, float]] = {}
     before: float | None = None
     for x, y in points:
-        column = round((x - first) * scale)
+        column = round((x - first) / width * (columns - 1)) if width > 0 else 0
         bottom, top = found.get(column, (y, y))
         if before is not None and column not in found:
             bottom, top = min(bottom, before), max(top, before)
@@ -64,7 +64,9 @@ def _spans(
 
 
 def _row(value: float, low: float, high: float, rows: int) -> int:
-    share = (high - value) / (high - low) if high > low else 0.5
+    # Of halves, as the distance of two floats may be too large for one.
+    height = high / 2 - low / 2
+    share = (high / 2 - value / 2) / height if height > 0 else 0.5
     return min(rows - 1, max(0, round(share * (rows - 1))))
 
 

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dflashctl.view.plot import plot
 
 
 @settings(deadline=None)  # the machine may be busy
+@example([(0.0, 0.0), (1.1e-308, 0.0)], 20)
+@example([(0.0, -1.7e308), (1.0, 1.7e308)], 20)
+@example([(0.0, 0.0), (1.0, 5e-324)], 20)
 @given(st.lists(st.tuples(st.floats(-1e9, 1e9), st.floats()), max_size=50), st.integers(20, 200))
 def test_a_plot_fits_whatever_it_draws(points: list[tuple[float, float]], width: int) -> None:
     lines = plot("loss", points, width)
