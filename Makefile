@@ -13,10 +13,11 @@ SIDE_BY_SIDE = -n 4 --dist worksteal
 LAB_PACKAGES = tmux openssh-client openssh-server lxc debootstrap tini iproute2
 
 .PHONY: help venv torch-venv packages lint format test test-quick test-dflash restarts bench \
-  bench-checkpoints demo docs screenshots schemas constraints clean
+  bench-checkpoints demo demo-dflash docs screenshots schemas constraints clean
 
 help:
 	@echo 'make demo         the main job on this machine: deploy a small trainer, watch it, stop it'
+	@echo 'make demo-dflash  the same with a DFlash trainer, whose batches are optimised meanwhile'
 	@echo 'make test         all tests, with coverage; as root on Debian or Ubuntu also the lab'
 	@echo 'make test-quick   the tests that need no lab'
 	@echo 'make test-dflash  the tests of the DFlash trainer, with torch in .venv-torch'
@@ -95,6 +96,11 @@ bench-checkpoints: venv
 demo: venv
 	@sh tests/lab/install-packages.sh tmux
 	@PATH="$(CURDIR)/$(BIN):$$PATH" playbooks/demo/run-demo.sh
+
+demo-dflash: venv torch-venv
+	@sh tests/lab/install-packages.sh tmux
+	@PATH="$(CURDIR)/$(BIN):$$PATH" PYTHON="$(CURDIR)/.venv-torch/bin/python" \
+	  playbooks/dflash/run-demo.sh
 
 docs: venv
 	$(BIN)/python -m make.errors_page

@@ -10,7 +10,12 @@ set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 processes=${PROCESSES:-$(nvidia-smi -L 2>/dev/null | grep -c '^GPU' || true)}
+python=${PYTHON:-python3}
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
+if ! "$python" -c 'import dflashctl.buckets.batching'; then
+  echo "refused: what makes the batches is not on PYTHONPATH; deploy brings it with buckets.json" >&2
+  exit 78
+fi
 run=$(mktemp -d)
 trap 'rm -rf "$run"' EXIT
 
@@ -28,7 +33,7 @@ options=(--config "${CONFIG:-$here/config.json}" --outcome "$run/outcome.json")
 # torchrun gets its signals from here and once only, for a second one makes it give up: hence the
 # session of its own. If this script is killed, it is told to stop. It waits for a save to end.
 setpriv --pdeathsig TERM setsid env --default-signal=INT,QUIT \
-  "${PYTHON:-python3}" -m torch.distributed.run "${where[@]}" \
+  "$python" -m torch.distributed.run "${where[@]}" \
   --nproc-per-node "$((processes > 0 ? processes : 1))" --max-restarts 0 \
   --signals-to-handle SIGTERM,SIGINT --shutdown-timeout 900 \
   "$here/train_dflash_pipeline.py" "${options[@]}" "$@" &

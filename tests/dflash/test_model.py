@@ -172,11 +172,11 @@ def test_only_the_drafter_learns(drafter: Any, target: Any, batch: dict[str, Any
 def test_bfloat16_gives_nearly_the_same_loss_and_a_gradient_in_float32(
     drafter: Any, target: Any, batch: dict[str, Any]
 ) -> None:
-    exact = float(model.draft_loss(drafter, target, batch, 4.0, flex=False).loss)
+    exact = model.draft_loss(drafter, target, batch, 4.0, flex=False).loss.item()
     with torch.autocast("cpu", torch.bfloat16):
         loss = model.draft_loss(drafter, target.bfloat16(), batch, 4.0, flex=False).loss
     loss.backward()
-    assert float(loss) == pytest.approx(exact, rel=0.05)
+    assert loss.item() == pytest.approx(exact, rel=0.05)
     assert all(p.grad.dtype == torch.float32 for p in drafter.parameters())
 
 
