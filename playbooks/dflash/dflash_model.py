@@ -157,7 +157,7 @@ def place_blocks(anchors: Tensor, context: int, block: int, *, flex: bool) -> Bl
     attend: Callable[[Tensor, Tensor, Tensor], Tensor]
     if flex:
         blocks = create_block_mask(rule, batch, None, queries, keys, device=device)
-        flexible: Callable[..., Any] = compiled_flex() if device.type == "cuda" else flex_attention
+        flexible: Any = compiled_flex() if device.type == "cuda" else flex_attention
 
         def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             out: Tensor = flexible(q, k, v, block_mask=blocks, enable_gqa=True)
