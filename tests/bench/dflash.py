@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -37,7 +36,8 @@ def main() -> None:
         import dflash_data
         import train_dflash_pipeline as pipeline
     except ImportError as error:
-        sys.exit(f"left out: {error}")
+        print(f"left out: {error}")
+        return
     torch.set_num_threads(1)
     folder = Path(tempfile.mkdtemp())
     dflash_data.write(folder / "data", dflash_data.synthetic(400), vocabulary=24, mask_id=20)
