@@ -18,7 +18,7 @@ LAB_PACKAGES = tmux openssh-client openssh-server lxc debootstrap tini iproute2
 help:
 	@echo 'make demo         the main job on this machine: deploy a small trainer, watch it, stop it'
 	@echo 'make demo-dflash  the same with a DFlash trainer, whose batches are optimised meanwhile'
-	@echo 'make test         all tests, with coverage; as root on Debian or Ubuntu also the lab'
+	@echo 'make test         all other tests, with coverage; as root on Debian or Ubuntu also the lab'
 	@echo 'make test-quick   the tests that need no lab'
 	@echo 'make test-dflash  the tests of the DFlash trainer, with torch in .venv-torch'
 	@echo 'make restarts     100 restarts in a row, in the lab where there is one'
@@ -73,16 +73,17 @@ format: venv
 	$(BIN)/ruff format .
 
 test: packages venv
-	$(BIN)/pytest -m 'not alone' $(SIDE_BY_SIDE) --cov --cov-report= $(ARGS)
+	$(BIN)/pytest -m 'not alone and not torch' $(SIDE_BY_SIDE) --cov --cov-report= $(ARGS)
 	$(BIN)/pytest -m alone --cov --cov-append --cov-report=term $(ARGS)
 
 test-quick: venv
 	$(BIN)/pytest -m 'not lab and not slow' $(SIDE_BY_SIDE) $(ARGS)
 
-test-dflash: venv torch-venv
+test-dflash: packages venv torch-venv
 	$(BIN)/mypy --python-executable .venv-torch/bin/python --cache-dir .mypy_cache/torch \
 	  playbooks/dflash
 	OMP_NUM_THREADS=1 .venv-torch/bin/python -m pytest tests/dflash $(ARGS)
+	$(BIN)/pytest tests/e2e/test_dflash.py $(ARGS)
 
 restarts: packages venv
 	DFLASHCTL_RESTARTS=100 $(BIN)/pytest -m restarts --timeout 2400 $(ARGS)

@@ -295,6 +295,7 @@ def _probe(probe: Probe) -> ProbeSeen:
             capture_output=True,
             timeout=PROBE_S,
             check=True,
+            env={**os.environ, **probe.env},
         )
         version, absent = json.loads(done.stdout.splitlines()[-1])
         missing = tuple(absent)

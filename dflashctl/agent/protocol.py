@@ -67,10 +67,14 @@ class FileWanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """Preflight: can this interpreter import these modules? Costs an interpreter start."""
+    """Preflight: can this interpreter import these modules? Costs an interpreter start.
+
+    ``env``: what the run declares, in which PYTHONPATH may lead to them.
+    """
 
     python: str
     imports: tuple[str, ...]
+    env: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

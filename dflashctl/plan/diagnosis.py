@@ -92,7 +92,7 @@ def _passed(
 ) -> Iterator[Finding]:
     """The checks that nothing was found against, and those that the playbook does not ask for."""
     playbook = desired.playbook
-    run, spec, store = playbook.run, playbook.preflight, seen.checkpoints
+    run, store = playbook.run, seen.checkpoints
     if "run" not in refused:
         where = run.cwd if run is not None and run.cwd else "the home folder"
         who = run.user if run is not None and run.user else seen.user
@@ -109,7 +109,7 @@ def _passed(
             evidence = f"{store.path}: {what}; can be cleared"
             yield Finding(check="checkpoints", grade="ok", evidence=evidence)
     if "interpreter" not in refused:
-        probe = probe_for(spec)
+        probe = probe_for(playbook)
         if probe is None or seen.probe is None:
             evidence = "the playbook says nothing in preflight.python or preflight.imports"
             yield Finding(check="interpreter", grade="unchecked", evidence=evidence)

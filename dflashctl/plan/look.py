@@ -13,7 +13,7 @@ from dflashctl.plan.diff import LONGEST_TEXT
 if TYPE_CHECKING:
     from dflashctl.inventory.model import Target
     from dflashctl.plan.model import Desired
-    from dflashctl.playbook.model import CheckpointSpec, PreflightSpec
+    from dflashctl.playbook.model import CheckpointSpec, Playbook
 
 
 def look_for(desired: Desired, *, gpus: bool = True) -> Look:
@@ -40,7 +40,7 @@ def look_before_start(desired: Desired) -> Look:
         files=desired.files,
         cwd=run.cwd if run else None,
         user=run.user if run else None,
-        probe=probe_for(desired.playbook.preflight),
+        probe=probe_for(desired.playbook),
         dataset=dataset_of(desired.boundaries, desired.target.name),
     )
 
@@ -71,8 +71,10 @@ def look_at_target(target: Target) -> Look:
     return Look(job="-", session="-", tmux_socket=target.tmux_socket, driver=True)
 
 
-def probe_for(spec: PreflightSpec) -> Probe | None:
+def probe_for(playbook: Playbook) -> Probe | None:
     """The interpreter to try, if the playbook names one or something to import."""
+    spec, run = playbook.preflight, playbook.run
     if spec.python is None and not spec.imports:
         return None
-    return Probe(python=spec.python or "python3", imports=spec.imports)
+    env = run.env if run else {}
+    return Probe(python=spec.python or "python3", imports=spec.imports, env=env)

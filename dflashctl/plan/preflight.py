@@ -144,8 +144,7 @@ def _surroundings(desired: Desired, seen: Observed) -> Iterator[Refusal]:
 
 
 def _probe(desired: Desired, seen: Observed) -> Iterator[Refusal]:
-    spec = desired.playbook.preflight
-    if probe_for(spec) is None:
+    if probe_for(desired.playbook) is None:
         return
     probe = seen.probe
     if probe is None:

@@ -50,6 +50,15 @@ def test_an_interpreter_is_tried_as_the_trainer_would(
     assert (probe.version is None) == (problem is not None)
 
 
+def test_an_import_is_found_where_the_runs_environment_leads(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "only_there.py").touch()
+    for env, missing in (({}, 1), ({"PYTHONPATH": str(tmp_path)}, 0)):
+        probe = Probe(python=sys.executable, imports=("only_there",), env=env)
+        seen = bench.observe(probe=probe).probe
+        assert seen
+        assert len(seen.missing) == missing
+
+
 def test_a_terminal_that_is_unknown_over_there_falls_back(bench: Bench) -> None:
     assert bench.observe(term="no-such-terminal").terminal in ("xterm-256color", "xterm", "vt100")
     known = next(

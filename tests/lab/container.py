@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.lab.numeric import SITE, installed
+from tests.lab.numeric import SITE, TORCH_SITE, installed, torch_site
 from tests.lab.rootfs import LabUnavailable, alone, cache_folder, rootfs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-PROGRAMS = ("lxc-start", "lxc-attach", "lxc-stop", "lxc-info", "debootstrap", "tmux", "sshd")
+PROGRAMS = ("lxc-start", "lxc-attach", "lxc-stop", "lxc-info", "debootstrap", "tmux", "sshd", "ip")
 _CONFIG = """\
 lxc.uts.name = ct{vmid}
 lxc.rootfs.path = dir:{rootfs}
@@ -66,16 +66,24 @@ class Container:
     def create(self, template: Path) -> None:
         """Make its files: a copy of the template, so that nothing is shared.
 
-        Only shown in it, and not to be written, are the packages of `tests.lab.numeric`.
+        Only shown in it, and not to be written, are the packages of `tests.lab.numeric`, and
+        torch where `make torch-venv` has brought it.
         """
         self.rootfs.parent.mkdir(parents=True)
         subprocess.run(
             ["cp", "-a", "--reflink=auto", str(template), str(self.rootfs)], check=True, timeout=300
         )
+        # As Proxmox writes it.
+        hosts = f"127.0.0.1 localhost\n127.0.1.1 ct{self.vmid}\n"
+        (self.rootfs / "etc/hosts").write_text(hosts)
         config = _CONFIG.format(vmid=self.vmid, rootfs=self.rootfs)
-        for shown in installed():
-            place = f"{SITE.removeprefix('/')}/{shown.name}"
-            config += _MOUNT.format(shown=str(shown).replace(" ", "\\040"), place=place)
+        shown = {f"{SITE}/{folder.name}": folder for folder in installed()}
+        if torch := torch_site():
+            shown[TORCH_SITE] = torch
+        for place, folder in shown.items():
+            config += _MOUNT.format(
+                shown=str(folder).replace(" ", "\\040"), place=place.removeprefix("/")
+            )
         (self.rootfs.parent / "config").write_text(config)
 
     def create_stopped(self) -> None:
@@ -104,6 +112,9 @@ class Container:
             causes = [line.rpartition(" - ")[2] for line in lines if " ERROR " in line]
             reason = next(iter(causes), done.stderr.strip())
             raise LabUnavailable(f"the container did not start: {reason}")
+        # Its network, but our files: it has no `ip`.
+        loopback = ("-s", "NETWORK", "--", "ip", "link", "set", "lo", "up")
+        subprocess.run(["lxc-attach", *self._named(), *loopback], check=True, timeout=30)
 
     def stop(self) -> None:
         """Stop it at once, whatever runs in it. Nothing happens when it is stopped."""

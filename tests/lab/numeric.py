@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 _PACKAGES = ("numpy", "pyarrow")
 _FOLDER = "/opt/numeric"
 SITE = f"{_FOLDER}/site"
+TORCH_SITE = "/opt/torch"
+_TORCH_VENV = Path(__file__).parents[2] / ".venv-torch"
 _PYTHON = f"""\
 #!/bin/sh
 exec env PYTHONPATH="$PYTHONPATH:{SITE}" python3 "$@"
@@ -35,6 +37,24 @@ def numeric_python(container: Container) -> str:
     if tried.returncode != 0:
         do_without(f"numpy and pyarrow of this Python do not run there: {tried.stderr[-500:]}")
     return python
+
+
+def torch_path(container: Container) -> str:
+    """The PYTHONPATH with which the container's python3 has torch: `make torch-venv`'s."""
+    if not torch_site():
+        do_without("there is no torch here: make torch-venv")
+    words = ("env", f"PYTHONPATH={TORCH_SITE}", "python3", "-c", "import torch")
+    tried = container.run(words, timeout_s=120)
+    if tried.returncode != 0:
+        do_without(f"torch of .venv-torch does not run there: {tried.stderr[-500:]}")
+    return TORCH_SITE
+
+
+def torch_site() -> Path | None:
+    """The folder of packages that a container shows in `TORCH_SITE`, once it is whole."""
+    if not (_TORCH_VENV / "ready").exists():
+        return None
+    return next(_TORCH_VENV.glob("lib/python3*/site-packages"), None)
 
 
 def installed() -> list[Path]:

@@ -43,9 +43,14 @@ def test_a_playbook_with_nothing_but_a_name_can_be_looked_for() -> None:
 
 
 def test_an_interpreter_is_probed_when_the_playbook_asks_for_it() -> None:
-    for spec, probe in (
+    run = with_playbook().playbook.run
+    assert run
+    declared = run.env | {"PYTHONPATH": "/opt/torch"}
+    probe = Probe(python="/venv/bin/python", imports=(), env=declared)
+    for spec, expected in (
         (PreflightSpec(), None),
-        (PreflightSpec(python="/venv/bin/python"), Probe(python="/venv/bin/python", imports=())),
-        (PreflightSpec(imports=("numpy",)), Probe(python="python3", imports=("numpy",))),
+        (PreflightSpec(python="/venv/bin/python"), probe),
+        (PreflightSpec(imports=("numpy",)), replace(probe, python="python3", imports=("numpy",))),
     ):
-        assert look_before_start(with_playbook(preflight=spec)).probe == probe
+        desired = with_playbook(preflight=spec, run=replace(run, env=declared))
+        assert look_before_start(desired).probe == expected
