@@ -55,6 +55,7 @@ class Foreground:
         self._target, self._ends = target, ends
         self._say, self._listen, self._error = send, hear, error
         self._saying = threading.Lock()
+        self._over = False
         self._credit = threading.Condition()
         self._on_its_way = 0
         self._heard: queue.SimpleQueue[Output | Reply | Exception] = queue.SimpleQueue()
@@ -69,6 +70,13 @@ class Foreground:
         self._send(request)
         for work in (self._hear, self._feed):
             threading.Thread(target=work, name=work.__name__, daemon=True).start()
+        try:
+            return self._to_the_end(request)
+        finally:
+            with self._saying:
+                self._over = True
+
+    def _to_the_end(self, request: RunCommand) -> int:
         while True:
             match self._heard.get():
                 case Output() as piece:
@@ -92,8 +100,10 @@ class Foreground:
         self._send(Interrupt())
 
     def _send(self, request: Request) -> None:
+        """Say it, unless the program is over: late input would be that of the next one."""
         with self._saying:
-            self._say(request)
+            if not self._over:
+                self._say(request)
 
     def _hear(self) -> None:
         """Until the reply; whatever ends it is for ``run`` to raise."""
