@@ -163,8 +163,9 @@ class Proxy:
             if cut:
                 way.cut_after = None
                 self.cut()
-        if not self._silent.is_set():
-            with contextlib.suppress(OSError):
+        # After a cut an orderly end must not come before the reset.
+        with self._lock, contextlib.suppress(OSError):
+            if sink in self._open and not self._silent.is_set():
                 sink.shutdown(socket.SHUT_WR)
 
 
