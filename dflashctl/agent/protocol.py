@@ -484,7 +484,8 @@ class Failure:
     The optimiser has codes of its own: no_python (python), optimizing (session), no_job
     (job), job_died (exit_code, said), job_killed, unheard, and what it complains of itself
     (dflashctl.buckets.job).
-    Of `RunCommand` alone: "cannot_run" (program, reason).
+    Of `RunCommand` alone: "cannot_run" (program, reason). Of all others, before anything is
+    done: "unsafe_state" (path, place, reason).
     """
 
     code: str

@@ -143,9 +143,14 @@ class StateFolder:
     path: Path
 
     def create(self) -> None:
-        """Make it, 0700."""
-        for folder in (self.path, self.blobs, self.journal, self.path / "staging"):
+        """Make it and its parts, each 0700."""
+        for folder in (self.path, *self.parts):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    @property
+    def parts(self) -> tuple[Path, ...]:
+        """The folders in it that all else is kept in."""
+        return (self.blobs, self.journal, self.path / "staging", self.path / "jobs")
 
     @property
     def lock(self) -> Path:

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-from dflashctl.agent import command, files, history, logs, notify, optimize, pull, wire
+from dflashctl.agent import command, files, history, logs, notify, optimize, private, pull, wire
 from dflashctl.agent.apply import perform, what_came_of
 from dflashctl.agent.failures import AgentError, from_os_error
 from dflashctl.agent.keeping import Pull
@@ -181,6 +181,8 @@ def serve(state_dir: str) -> None:
 
 def _answer(request: Request, rest: Iterator[Request], state: StateFolder, out: Wire) -> Reply:
     try:
+        if not isinstance(request, RunCommand):  # which may well be what sets it right
+            private.check(state)
         return _do(request, rest, state, out)
     except AgentError as error:
         return error.failure

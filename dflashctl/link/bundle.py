@@ -54,12 +54,17 @@ def read_bundle() -> Bundle:
 
 
 def loader_text() -> str:
-    """The loader's program without its comments, and with narrow indentation."""
+    """The loader's program without comments and annotations, and with narrow indentation."""
     text = Path(__file__).with_name("loader.py").read_text(encoding="utf-8")
     code = text[text.index("\nimport ") :]
     code = re.sub(r"^ *#.*\n", "", code, flags=re.MULTILINE)
+    code = re.sub(r"^def .*", _without_annotations, code, flags=re.MULTILINE)
     code = re.sub(r"\n\n+", "\n", code).strip()
     return re.sub(r"^ +", lambda found: " " * (len(found[0]) // 4), code, flags=re.MULTILINE)
+
+
+def _without_annotations(found: re.Match[str]) -> str:
+    return re.sub(r': (?:"[^"]*"|\w+)(?=[,)]| =)| -> \w+', "", found[0])
 
 
 def agent_words(python: str, path: str, sha256: str, state_dir: str | None) -> Words:

@@ -38,25 +38,41 @@ def as_error(target: str, failure: Failure, session: str = "") -> DflashError:
         case "no_run":
             run_id = str(detail["run_id"]) if detail.get("run_id") else None
             return NothingRuns(target=target, session=session, state="NONE", run_id=run_id)
-        case "disk_full":
-            free, needed, path = (detail.get(key) for key in ("free", "needed", "path"))
-            refusal = Refusal(
-                code="disk_full",
-                message=f"The disk under {path} is full: {free} bytes free, {needed} needed.",
-                remedy="Make room there and try again.",
-            )
-            return Refused(target=target, refusals=(refusal,))
-        case "unwritable":
-            refusal = Refusal(
-                code="unwritable",
-                message=f"{detail.get('path')} cannot be written: {detail.get('reason')}.",
-                remedy="Let the user we log in as write there.",
-            )
-            return Refused(target=target, refusals=(refusal,))
+        case "disk_full" | "unwritable" | "unsafe_state":
+            return Refused(target=target, refusals=(_no_place(failure),))
         case _:
             what = f"the agent on {target} failed: {failure.code}"
             text = detail.get("traceback") or " ".join(f"{k}={v}" for k, v in detail.items())
             return Internal(what=what, detail=str(text))
+
+
+def _no_place(failure: Failure) -> Refusal:
+    """Why nothing can be kept there."""
+    detail = failure.detail
+    path = detail.get("path")
+    match failure.code:
+        case "disk_full":
+            free, needed = detail.get("free"), detail.get("needed")
+            return Refusal(
+                code="disk_full",
+                message=f"The disk under {path} is full: {free} bytes free, {needed} needed.",
+                remedy="Make room there and try again.",
+            )
+        case "unwritable":
+            return Refusal(
+                code="unwritable",
+                message=f"{path} cannot be written: {detail.get('reason')}.",
+                remedy="Let the user we log in as write there.",
+            )
+        case _:
+            place, reason = detail.get("place"), detail.get("reason")
+            return Refusal(
+                code="state_dir",
+                message=f"{path} cannot hold dflashctl's records, since another user over there "
+                f"could change them: {place}: {reason}.",
+                remedy="Make it a folder of the user we log in as, with mode 0700, or name "
+                "another state_dir in the inventory.",
+            )
 
 
 def _when(since: Any) -> str:

@@ -5,7 +5,7 @@ another login shell than sh would take amiss. Arguments: the bundle's hash, the 
 """
 # The comments stay here: ``bundle`` strips them. It must be small, import little and suit
 # Python 3.6, hence:
-# ruff: noqa: D103, PTH101, PTH103, PTH104, PTH108, PTH114, PTH118, PTH120, PTH123
+# ruff: noqa: D103, PTH103, PTH104, PTH108, PTH114, PTH116, PTH118, PTH120, PTH123
 # ruff: noqa: SIM105, UP031, UP036
 
 import hashlib
@@ -22,23 +22,42 @@ def digest(files: "dict[str, str]") -> str:
     return hashlib.sha256(json.dumps(sorted(files.items())).encode()).hexdigest()
 
 
-def private(folder: str) -> bool:
-    # A real folder of ours that nobody else may write to.
+def private(folder: str, others: int = 0o22) -> bool:
+    # A real folder of ours of which nobody else has these rights.
     seen = os.lstat(folder)
-    return seen.st_mode & 0o170022 == 0o40000 and seen.st_uid == os.getuid()
+    return seen.st_mode & (0o170000 | others) == 0o40000 and seen.st_uid == os.getuid()
+
+
+def settled(folder: str) -> bool:
+    # Nobody else can put another folder in the place of this one, or of one above it.
+    while folder != "/":
+        folder = os.path.dirname(folder)
+        seen = os.stat(folder)
+        # In a sticky folder only the owner of an entry may move it.
+        others = 0o1002 if seen.st_gid in (0, os.getgid()) else 0o1022
+        if seen.st_uid not in (0, os.getuid()) or 0 < seen.st_mode & others < 0o1000:
+            return False
+    return True
 
 
 def intact(folder: str, wanted: str) -> bool:
+    # All is ours, nobody else gets in, and it is what was sent: it stays so while it runs.
     files = {}
     try:
-        if not private(folder):
+        if not private(folder, 0o77):
             return False
         for base, folders, names in os.walk(folder):
+            if not all(private(os.path.join(base, name), 0) for name in folders):
+                return False
+            # What Python keeps there comes and goes.
             folders[:] = [name for name in folders if name != "__pycache__"]
             for name in names:
                 path = os.path.join(base, name)
-                with open(os.open(path, os.O_NOFOLLOW), encoding="utf-8", newline="") as text:
-                    files[os.path.relpath(path, folder)] = text.read()
+                with open(os.open(path, os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+                    seen = os.fstat(file.fileno())
+                    if seen.st_uid != os.getuid() or seen.st_nlink != 1:
+                        return False
+                    files[os.path.relpath(path, folder)] = file.read().decode()
     except (OSError, ValueError):
         return False
     return digest(files) == wanted
@@ -66,13 +85,13 @@ def install(folder: str, wanted: str) -> None:
     if digest(files) != wanted:
         raise OSError(5, "what arrived is not what was sent")
     fresh = folder + "-" + os.urandom(8).hex()
+    mask = os.umask(0o77)
     try:
         for path, text in files.items():
             place = os.path.join(fresh, path)
             os.makedirs(os.path.dirname(place), 0o700, exist_ok=True)
             with open(place, "x", encoding="utf-8", newline="") as new:
                 new.write(text)
-        os.chmod(fresh, 0o700)
         if os.path.lexists(folder) and not intact(folder, wanted):
             os.rename(folder, fresh + "-bad")
         if not os.path.lexists(folder):
@@ -82,6 +101,7 @@ def install(folder: str, wanted: str) -> None:
         if not intact(folder, wanted):
             raise
     finally:
+        os.umask(mask)
         for left in fresh, fresh + "-bad":
             if os.path.islink(left):
                 os.unlink(left)
@@ -105,6 +125,8 @@ def main(wanted: str, state: str) -> None:
                 os.makedirs(cache, 0o700, exist_ok=True)
         if not private(cache):
             raise OSError(1, "it is not a folder of this user alone")
+        if not settled(os.path.realpath(cache)):
+            raise OSError(1, "a folder above it is open to others")
         folder = os.path.join(cache, wanted)
         if not intact(folder, wanted):
             say("send")
