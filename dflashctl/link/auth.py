@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import paramiko
 
     from dflashctl.link.sshconfig import Hop
+    from dflashctl.link.sshwire import Wire
 
 _log = logging.getLogger("dflashctl.link")
 _AGENT_S = 60.0
@@ -151,11 +152,12 @@ class PublicKeys:
         self._target, self._hop, self._keyring = target, hop, keyring
         self._reasons: list[str] = []
 
-    def authenticate(self, transport: paramiko.Transport) -> None:
+    def authenticate(self, transport: Wire) -> None:
         """Be let in.
 
         Raises:
             NotLetIn: no key was accepted.
+            ConnectionError: the connection broke.
         """
         from paramiko.ssh_exception import (
             AuthenticationException,
@@ -170,17 +172,17 @@ class PublicKeys:
                 tried.append(name)
                 _log.debug("%s: trying %s", self._hop.place, name)
                 try:
-                    further = transport.auth_publickey(self._hop.user, key)
+                    further = transport.offer(self._hop.user, key)
                 except BadAuthenticationType as error:
                     self._reasons.append(f"it takes {', '.join(error.allowed_types)} only")
                     break
-                except AuthenticationException:
+                except AuthenticationException as error:
                     if not transport.is_active():
-                        self._reasons.append("it closed the connection (too many keys offered?)")
+                        self._reasons.append(f"it said: {error}")
                         break
                     continue
-                except (SSHException, OSError, EOFError) as error:
-                    self._reasons.append(f"{name}: {str(error) or type(error).__name__}")
+                except SSHException as error:
+                    self._reasons.append(f"{name}: {error}")
                     if not transport.is_active():
                         break
                     continue

@@ -58,7 +58,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("dflashctl.link")
 
-SILENCE_S = 30.0
 _LINE_LIMIT = 16 << 20
 _CHUNK = 48 << 10
 _ARCHIVE = "files.tar"
@@ -69,11 +68,11 @@ class Agent:
     """A running agent; a context manager. Used by one thread at a time.
 
     Every method raises LinkLost when the connection dies or the agent ends, and when it
-    is silent for 30 s; and Internal for an answer that makes no sense.
+    is silent for too long; and Internal for an answer that makes no sense.
     """
 
     def __init__(
-        self, target: str, transport: Transport, channel: Channel, silence_s: float = SILENCE_S
+        self, target: str, transport: Transport, channel: Channel, silence_s: float
     ) -> None:
         """``channel``: an agent that has greeted. ``silence_s``: how long it may be silent."""
         self._target = target
@@ -321,7 +320,7 @@ class Agent:
             try:
                 piece = self._channel.read(self._silence_s)
             except TimeoutError as error:
-                raise self._lost(f"silent for {self._silence_s:.0f} s") from error
+                raise self._lost(f"silent for {self._silence_s:g} s") from error
             except ConnectionError as error:
                 raise self._lost(str(error)) from error
             if not piece:

@@ -11,6 +11,7 @@ from dflashctl.link.auth import Keyring, ask_on_terminal
 from dflashctl.link.bundle import Bundle, agent_words, interactive_words, read_bundle
 from dflashctl.link.client import Agent
 from dflashctl.link.container import ContainerTransport, HostTransport
+from dflashctl.link.deadlines import Deadlines
 from dflashctl.link.greeting import greet
 from dflashctl.link.local import LocalTransport
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from dflashctl.link.sshconfig import Hop
     from dflashctl.link.transport import Transport, Words
 
+_USUAL = Deadlines()
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -31,8 +33,13 @@ class Connections:
     A host, also one that others are reached through, has one connection for all.
     """
 
-    def __init__(self, ask: Callable[[str], str | None] = ask_on_terminal) -> None:
+    def __init__(
+        self,
+        ask: Callable[[str], str | None] = ask_on_terminal,
+        deadlines: Deadlines = _USUAL,
+    ) -> None:
         """``ask`` shows a prompt for a passphrase; None is the answer without a terminal."""
+        self.deadlines = deadlines
         self._keyring = Keyring(ask)
         self._lock = threading.Lock()
         self._resolved: dict[SshAddress, Hop] = {}
@@ -104,7 +111,7 @@ class Connections:
         gateway = None if hop.via is None or isinstance(hop.via, str) else self._host(hop.via)
         with self._lock:
             if hop not in self._hosts:
-                self._hosts[hop] = SshHost(hop, gateway, self._keyring)
+                self._hosts[hop] = SshHost(hop, gateway, self._keyring, self.deadlines)
             return self._hosts[hop]
 
 
@@ -119,7 +126,9 @@ def open_agent(target: Target, connections: Connections) -> Agent:
     transport = connections.transport(target)
     bundle = connections.bundle()
     words = agent_words(target.python, search_path(target), bundle.sha256, target.state_dir)
-    return Agent(target.name, transport, greet(target, transport, transport.start(words), bundle))
+    deadlines = connections.deadlines
+    channel = greet(target, transport, transport.start(words), bundle, deadlines)
+    return Agent(target.name, transport, channel, deadlines.silence_s)
 
 
 def login_words(target: Target, connections: Connections, term: str, command: Words) -> Words:

@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dflashctl.link.sshconfig import Hop
+    from dflashctl.link.sshwire import Tunnel, Wire
 
 # The kernel's part in noticing a dead link: silence, and data that nobody acknowledges.
 _TCP_OPTIONS = (
@@ -22,12 +23,17 @@ _TCP_OPTIONS = (
 
 
 class Dialled:
-    """What a connection runs over, and the ProxyCommand behind it, if any."""
+    """What a connection runs over, and the connection or the ProxyCommand behind it, if any."""
 
     def __init__(
-        self, sock: socket.socket, proxy: subprocess.Popen[bytes] | None, said: IO[bytes] | None
+        self,
+        sock: socket.socket | Tunnel,
+        *,
+        beneath: Wire | None = None,
+        proxy: subprocess.Popen[bytes] | None = None,
+        said: IO[bytes] | None = None,
     ) -> None:
-        self.sock, self._proxy, self._said = sock, proxy, said
+        self.sock, self.beneath, self._proxy, self._said = sock, beneath, proxy, said
 
     def close(self) -> str:
         """Close it, end the ProxyCommand, and return the last of what that said."""
@@ -53,7 +59,7 @@ def dial(hop: Hop) -> Dialled:
         for option, value in _TCP_OPTIONS:
             if hasattr(socket, option):  # macOS lacks some of them
                 sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-        return Dialled(sock, None, None)
+        return Dialled(sock)
     ours, theirs = socket.socketpair()
     said = tempfile.TemporaryFile()  # noqa: SIM115 - Dialled.close closes it
     # It is shell text by ssh's own definition, written by the operator for ssh.
@@ -66,7 +72,7 @@ def dial(hop: Hop) -> Dialled:
             stderr=said.fileno(),
             start_new_session=True,
         )
-    return Dialled(ours, proxy, said)
+    return Dialled(ours, proxy=proxy, said=said)
 
 
 def in_words(error: BaseException) -> str:

@@ -22,17 +22,18 @@ from dflashctl.errors import (
 if TYPE_CHECKING:
     from dflashctl.inventory.model import Target
     from dflashctl.link.bundle import Bundle
+    from dflashctl.link.deadlines import Deadlines
     from dflashctl.link.transport import Channel, Transport
 
 _log = logging.getLogger("dflashctl.link")
 _NOISE_LIMIT = 65536
-_GREETING_S = 20.0
-_INSTALL_S = 60.0
 _EXIT_S = 5.0
 _LINE = re.compile(rb"%s (\d+) ([a-z]+)(?: ([^\n]*))?\r?\n" % GREETING.encode())
 
 
-def greet(target: Target, transport: Transport, channel: Channel, bundle: Bundle) -> Channel:
+def greet(
+    target: Target, transport: Transport, channel: Channel, bundle: Bundle, deadlines: Deadlines
+) -> Channel:
     """Wait for the loader's greeting, send it the bundle if it asks, and hand the channel back.
 
     Raises:
@@ -41,12 +42,12 @@ def greet(target: Target, transport: Transport, channel: Channel, bundle: Bundle
         Unreachable: nothing greeted in time, or something else answered.
     """
     try:
-        word, rest = _await_word(channel, _GREETING_S)
+        word, rest = _await_word(channel, deadlines.greeting_s)
         if word == "send":
             packed = bundle.packed()
             _log.debug("%s: sending the agent, %d bytes", target.name, len(packed))
             channel.write(packed)
-            word, rest = _await_word(channel, _INSTALL_S)
+            word, rest = _await_word(channel, deadlines.install_s)
     except _NoGreetingError as silence:
         channel.close_input()
         code = None if silence.waiting else channel.exit_code(_EXIT_S)
@@ -85,7 +86,7 @@ def _await_word(channel: Channel, timeout_s: float) -> tuple[str, str]:
     while (found := _LINE.search(said)) is None:
         left = until - time.monotonic()
         if left <= 0:
-            raise _NoGreetingError(f"no greeting within {timeout_s:.0f} s", said, waiting=True)
+            raise _NoGreetingError(f"no greeting within {timeout_s:g} s", said, waiting=True)
         if len(said) > _NOISE_LIMIT:
             raise _NoGreetingError("much output, but no greeting", said[:1000], waiting=True)
         try:

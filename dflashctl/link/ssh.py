@@ -12,10 +12,13 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from paramiko.ssh_exception import SSHException
+
 from dflashctl.errors import DflashError, LinkLost, Unreachable
 from dflashctl.link.auth import Keyring, PublicKeys
 from dflashctl.link.dial import Dialled, dial, in_words
 from dflashctl.link.hostkeys import HostName, KnownHosts, read_known_hosts
+from dflashctl.link.sshwire import Session, SessionRefusedError, Wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     import fabric
     import paramiko
 
+    from dflashctl.link.deadlines import Deadlines
     from dflashctl.link.sshconfig import Hop
 
 _log = logging.getLogger("dflashctl.link")
@@ -32,9 +36,6 @@ for noisy in ("paramiko", "invoke", "fabric"):
     logging.getLogger(noisy).propagate = False
     logging.getLogger(noisy).addHandler(logging.NullHandler())
 
-_BANNER_S = 10.0
-_HANDSHAKE_S = 30
-_ANSWER_S = 30.0
 _KEEPALIVE_S = 15
 # AES-GCM first: it is nearly twice as fast here as Paramiko's own first choice.
 _CIPHERS = (
@@ -49,46 +50,43 @@ _CIPHERS = (
 class SshHost:
     """One host and the connections to it, opened when first needed. Thread-safe."""
 
-    def __init__(self, hop: Hop, gateway: SshHost | None, keyring: Keyring) -> None:
+    def __init__(
+        self, hop: Hop, gateway: SshHost | None, keyring: Keyring, deadlines: Deadlines
+    ) -> None:
         """``gateway``: the host of ``hop.via``, where that is one."""
         self.hop = hop
-        self._gateway, self._keyring = gateway, keyring
+        self._gateway, self._keyring, self._deadlines = gateway, keyring, deadlines
         self._lock = threading.Lock()
         self._open: list[_Connection] = []
         self._failure: DflashError | None = None
         self._closed = False
 
-    def transport(self, target: str) -> paramiko.Transport:
+    def wire(self, target: str) -> Wire:
         """The shared connection. ``target``: for whom, for messages.
 
         Raises:
             Unreachable, HostKeyProblem, NotLetIn: it cannot be made.
         """
-        return self._connection(target).transport
+        return self._connection(target).wire
 
-    def session(self, target: str) -> paramiko.Channel:
+    def session(self, target: str) -> Session:
         """A new session channel.
 
         Raises:
             Unreachable, HostKeyProblem, NotLetIn: no connection can be made.
+            LinkLost: the one that there is broke.
         """
-        from paramiko.ssh_exception import ChannelException
-
         self._connection(target)
-        for connection in [one for one in self._open if one.transport.is_active()]:
-            with contextlib.suppress(ChannelException):
+        for connection in [one for one in self._open if one.wire.is_active()]:
+            with contextlib.suppress(SessionRefusedError):
                 return self._session_over(connection, target)
         _log.debug("%s refuses a further session: one more connection", self.hop.place)
         with self._lock:
             further = self._connect(target)
         try:
             return self._session_over(further, target)
-        except ChannelException as error:
-            raise self._unreachable(target, f"it runs no commands: {error.text}") from error
-
-    def fabric_connection(self, target: str) -> fabric.Connection:
-        """The shared connection as Fabric's own object, to go through it."""
-        return self._connection(target).fabric
+        except SessionRefusedError as error:
+            raise self._unreachable(target, f"it runs no commands: {error}") from error
 
     def shown_key(self, target: str) -> tuple[str, bytes]:
         """The key that the host shows, whoever vouches for it; nobody logs in.
@@ -100,31 +98,21 @@ class SshHost:
             Unreachable: it shows none.
             HostKeyProblem, NotLetIn: a host on the way to it.
         """
-        gateway = self._gateway.transport(target) if self._gateway is not None else None
         known = read_known_hosts(self.hop.known_hosts)
-        wire: Dialled | None = None
-        transport = None
+        ground = self._ground(target)
+        wire = None
         try:
-            sock: Any
-            if gateway is None:
-                wire = dial(self.hop)
-                sock = wire.sock
-            else:
-                there = (self.hop.host, self.hop.port)
-                sock = gateway.open_channel("direct-tcpip", there, ("", 0), timeout=_ANSWER_S)
-            transport = _transport_factory(known.key_types(self.name))(sock)
-            transport.banner_timeout = _BANNER_S
-            transport.start_client(timeout=_HANDSHAKE_S)
-            key = transport.get_remote_server_key()
+            wire = self._wire_maker(ground, known.key_types(self.name))(ground.sock)
+            wire.start_client()
+            key = wire.get_remote_server_key()
             return key.get_name(), key.asbytes()
         except BaseException as error:
-            self._explain(error, target, wire.close() if wire is not None else "")
+            self._explain(error, target, ground)
             raise
         finally:
-            if transport is not None:
-                transport.close()
             if wire is not None:
                 wire.close()
+            ground.close()
 
     @property
     def name(self) -> HostName:
@@ -144,7 +132,7 @@ class SshHost:
                 # One dead host is waited for once, not once for each of its containers.
                 raise _for_target(self._failure, target)
             for connection in self._open:
-                if connection.transport.is_active():
+                if connection.wire.is_active():
                     return connection
             try:
                 return self._connect(target)
@@ -152,29 +140,22 @@ class SshHost:
                 self._failure = error
                 raise
 
-    def _session_over(self, connection: _Connection, target: str) -> paramiko.Channel:
-        from paramiko.ssh_exception import ChannelException, SSHException
-
+    def _session_over(self, connection: _Connection, target: str) -> Session:
         try:
-            return connection.transport.open_session(timeout=_ANSWER_S)
-        except ChannelException:
-            raise
-        except (SSHException, OSError, EOFError) as error:
-            reason = in_words(error)
-            raise LinkLost(target=target, address=self.hop.place, reason=reason) from error
+            return connection.wire.session()
+        except ConnectionError as error:
+            raise LinkLost(target=target, address=self.hop.place, reason=str(error)) from error
 
     def _connect(self, target: str) -> _Connection:
         """A new connection, host key checked and let in."""
         hop, name = self.hop, self.name
         known = read_known_hosts(hop.known_hosts)
-        gateway = self._gateway.fabric_connection(target) if self._gateway is not None else None
         began = time.monotonic()
-        wire: Dialled | None = None
+        ground = self._ground(target)
         connection = None
         try:
-            if gateway is None:
-                wire = dial(hop)
-            connection = _fabric(hop, gateway, wire, known.key_types(name))
+            wires = self._wire_maker(ground, known.key_types(name))
+            connection = _fabric(hop, ground, wires)
             connection.client.set_missing_host_key_policy(_Strict(target, name, known))
             strategy = PublicKeys(target, hop, self._keyring)
             connection.connect_kwargs["auth_strategy"] = strategy
@@ -182,10 +163,10 @@ class SshHost:
         except BaseException as error:
             if connection is not None:
                 connection.client.close()
-            self._explain(error, target, wire.close() if wire is not None else "")
+            self._explain(error, target, ground)
             raise
-        made = _Connection(connection, wire)
-        made.transport.set_keepalive(_KEEPALIVE_S)
+        made = _Connection(connection, ground)
+        made.wire.set_keepalive(_KEEPALIVE_S)
         self._open.append(made)
         if self._closed:
             made.close()
@@ -198,17 +179,41 @@ class SshHost:
         )
         return made
 
-    def _explain(self, error: BaseException, target: str, proxy_said: str) -> None:
-        """Raise Unreachable if the error means that; ``proxy_said``: the ProxyCommand's words."""
-        from paramiko.ssh_exception import ChannelException, SSHException
-
-        if isinstance(error, ChannelException) and self._gateway is not None:
-            reason = f"{self._gateway.hop.place} cannot reach it: {error.text}"
+    def _ground(self, target: str) -> Dialled:
+        """What a connection to the host runs over. Raises what ``wire`` does."""
+        gateway = self._gateway.wire(target) if self._gateway is not None else None
+        try:
+            if gateway is None:
+                return dial(self.hop)
+            return Dialled(gateway.tunnel(self.hop.host, self.hop.port), beneath=gateway)
+        except SessionRefusedError as error:
+            assert self._gateway is not None, "only a gateway refuses"
+            reason = f"{self._gateway.hop.place} cannot reach it: {error}"
             raise self._unreachable(target, reason) from error
         # UnicodeError: Python refuses the name before the system sees it.
-        if isinstance(error, SSHException | OSError | EOFError | UnicodeError):
-            reason = "; ".join(filter(None, (in_words(error), proxy_said)))
+        except (OSError, UnicodeError) as error:
+            raise self._unreachable(target, in_words(error)) from error
+
+    def _explain(self, error: BaseException, target: str, ground: Dialled) -> None:
+        """Close what there was of a connection, and raise Unreachable if the error means that."""
+        said = ground.close()
+        if isinstance(error, SSHException | OSError | EOFError):
+            reason = "; ".join(filter(None, (in_words(error), said)))
             raise self._unreachable(target, reason) from error
+
+    def _wire_maker(self, ground: Dialled, key_types: tuple[str, ...]) -> Callable[..., Wire]:
+        """For Paramiko's client, which makes its own. ``key_types``: of known host keys."""
+
+        def make(sock: Any, **options: Any) -> Wire:
+            wire = Wire(sock, ground.beneath, self._deadlines, **options)
+            security = wire.get_security_options()
+            security.ciphers = _CIPHERS
+            # As OpenSSH: ask first for a kind of host key that known_hosts can vouch for.
+            known = [kind for kind in security.key_types if _signed_by(kind) in key_types]
+            security.key_types = tuple(dict.fromkeys([*known, *security.key_types]))
+            return wire
+
+        return make
 
     def _unreachable(self, target: str, reason: str) -> Unreachable:
         hop = self.hop
@@ -218,60 +223,31 @@ class SshHost:
 class _Connection:
     """An open connection, with what it rests on."""
 
-    def __init__(self, connection: fabric.Connection, wire: Dialled | None) -> None:
-        self.fabric = connection
-        self.transport: paramiko.Transport = connection.transport
-        self._wire = wire
+    def __init__(self, connection: fabric.Connection, ground: Dialled) -> None:
+        self._client: paramiko.SSHClient = connection.client
+        self.wire: Wire = connection.transport
+        self._ground = ground
 
     def close(self) -> None:
-        self.fabric.client.close()
-        if self._wire is not None:
-            self._wire.close()
+        self._client.close()
+        self._ground.close()
 
 
-def _fabric(
-    hop: Hop,
-    gateway: fabric.Connection | None,
-    wire: Dialled | None,
-    key_types: tuple[str, ...],
-) -> fabric.Connection:
+def _fabric(hop: Hop, ground: Dialled, wires: Callable[..., Wire]) -> fabric.Connection:
     """Fabric's connection, not yet open. It reads no configuration file of its own."""
     import fabric
     from paramiko.config import SSHConfig
 
-    connect: dict[str, Any] = {
-        "transport_factory": _transport_factory(key_types),
-        "banner_timeout": _BANNER_S,
-        "channel_timeout": _ANSWER_S,
-    }
-    if wire is not None:
-        connect["sock"] = wire.sock
     settings = {"load_ssh_configs": False}
     return fabric.Connection(
         hop.host,
         user=hop.user,
         port=hop.port,
         config=fabric.Config(overrides=settings, ssh_config=SSHConfig(), lazy=True),
-        gateway=gateway or False,
+        gateway=False,
         forward_agent=False,
-        connect_timeout=_HANDSHAKE_S,
-        connect_kwargs=connect,
+        connect_kwargs={"sock": ground.sock, "transport_factory": wires},
     )
-
-
-def _transport_factory(key_types: tuple[str, ...]) -> Callable[..., paramiko.Transport]:
-    from paramiko.transport import Transport
-
-    def make(sock: Any, **options: Any) -> paramiko.Transport:
-        transport = Transport(sock, **options)
-        security = transport.get_security_options()
-        security.ciphers = _CIPHERS
-        # As OpenSSH: ask first for a kind of host key that known_hosts can vouch for.
-        known = [kind for kind in security.key_types if _signed_by(kind) in key_types]
-        security.key_types = tuple(dict.fromkeys([*known, *security.key_types]))
-        return transport
-
-    return make
 
 
 def _signed_by(algorithm: str) -> str:

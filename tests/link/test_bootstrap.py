@@ -17,9 +17,10 @@ from dflashctl.agent.protocol import Look
 from dflashctl.agent.seen import Observed
 from dflashctl.errors import DflashError, MissingTool, Refused, Unreachable
 from dflashctl.inventory.model import Local, Target
-from dflashctl.link import bundle, connect, greeting
+from dflashctl.link import bundle, connect
 from dflashctl.link.bundle import agent_words, loader_text, read_bundle
 from dflashctl.link.connect import Connections, open_agent
+from dflashctl.link.deadlines import Deadlines
 from tests.link.fakes import address_of, scripted, target_at, write_python
 from tests.sshd import start_sshd
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from tests.sshd import Sshd
 
 LOOK = Look(job="dflash", session="dflash")
+USUAL = Deadlines()
 FAKE = scripted(
     """
     while True:
@@ -41,8 +43,8 @@ def fake_agent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connect, "read_bundle", lambda: FAKE)
 
 
-def look(target: Target) -> Observed:
-    with Connections() as connections, open_agent(target, connections) as agent:
+def look(target: Target, deadlines: Deadlines = USUAL) -> Observed:
+    with Connections(deadlines=deadlines) as connections, open_agent(target, connections) as agent:
         return agent.observe(LOOK)
 
 
@@ -54,9 +56,9 @@ def sent(caplog: pytest.LogCaptureFixture) -> int:
     return sum("sending the agent" in record.message for record in caplog.records)
 
 
-def fails(target: Target) -> DflashError:
+def fails(target: Target, deadlines: Deadlines = USUAL) -> DflashError:
     with pytest.raises(DflashError) as caught:
-        look(target)
+        look(target, deadlines)
     return caught.value
 
 
@@ -231,11 +233,8 @@ def test_what_came_instead_of_a_greeting_is_told(tmp_path: Path, script: str, re
     assert reason in error.reason
 
 
-def test_a_mute_program_is_not_waited_for_past_the_deadline(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(greeting, "_GREETING_S", 0.5)
-    error = fails(impostor(tmp_path / "py", "exec sleep 3"))
+def test_a_mute_program_is_not_waited_for_past_the_deadline(tmp_path: Path):
+    error = fails(impostor(tmp_path / "py", "exec sleep 3"), Deadlines(greeting_s=0.5))
     assert isinstance(error, Unreachable)
     assert "no greeting" in error.reason
 

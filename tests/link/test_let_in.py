@@ -132,7 +132,10 @@ def test_too_many_keys_are_told_as_such(sshd: Sshd, agent: Path, tmp_path: Path)
         for number in range(4):
             make_key(tmp_path / str(number))
             subprocess.run(["ssh-add", "-q", tmp_path / str(number)], check=True, timeout=10)
-        with Connections() as connections, pytest.raises(NotLetIn, match="too many keys"):
+        with (
+            Connections() as connections,
+            pytest.raises(NotLetIn, match="Too many authentication failures"),
+        ):
             run(connections, address_of(server, identity_file=None))
     finally:
         server.stop()

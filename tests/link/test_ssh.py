@@ -18,8 +18,9 @@ from dflashctl.errors import (
     LinkLost,
     Unreachable,
 )
-from dflashctl.link import ssh, sshchannel
+from dflashctl.link import sshchannel
 from dflashctl.link.connect import Connections
+from dflashctl.link.deadlines import Deadlines
 from dflashctl.link.transport import NoFileChannel, NoScp
 from tests.link.fakes import address_of, read_all, run, target_at
 from tests.sshd import fingerprint, free_port, known_hosts_line, make_key, start_sshd
@@ -62,7 +63,7 @@ def test_a_program_runs_and_its_end_is_known(sshd: Sshd, connections: Connection
 def test_the_cipher_is_the_fast_one(sshd: Sshd, connections: Connections):
     assert run(connections, address_of(sshd)) == b"hello\n"
     (host,) = connections._hosts.values()
-    assert host.transport("t").local_cipher == "aes128-gcm@openssh.com"
+    assert host.wire("t").local_cipher == "aes128-gcm@openssh.com"
 
 
 # --- host keys -------------------------------------------------------------------------
@@ -221,10 +222,10 @@ def test_a_black_hole_ends_at_the_deadline(sshd: Sshd, connections: Connections,
 
 
 def test_a_port_that_never_speaks_ends_at_the_deadline(
-    sshd: Sshd, connections: Connections, monkeypatch: pytest.MonkeyPatch
+    sshd: Sshd,
 ):
-    monkeypatch.setattr(ssh, "_BANNER_S", 1.0)
     with (
+        Connections(lambda _: None, Deadlines(banner_s=1.0)) as connections,
         socket.create_server(("127.0.0.1", 0)) as mute,
         pytest.raises(Unreachable, match="no ssh server"),
     ):
@@ -316,12 +317,8 @@ def test_a_killed_connection_is_a_connection_error(second: Sshd, connections: Co
     channel.close()
 
 
-def test_a_frozen_server_holds_no_call_for_ever(
-    second: Sshd, connections: Connections, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(sshchannel, "_STALL_S", 0.5)
-    monkeypatch.setattr(sshchannel, "_ANSWER_S", 0.5)
-    monkeypatch.setattr(ssh, "_ANSWER_S", 0.5)
+def test_a_frozen_server_holds_no_call_for_ever(second: Sshd):
+    connections = Connections(lambda _: None, Deadlines(stall_s=0.5, answer_s=2.0, farewell_s=0.5))
     transport = connections.transport(target_at(address_of(second)))
     channel = transport.start(("cat",))
     frozen = descendants(second.connections())
