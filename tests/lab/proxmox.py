@@ -92,15 +92,24 @@ def install_pct(folder: Path) -> Pct:
 
 
 @contextmanager
-def proxmox(folder: Path, containers: Sequence[Container]) -> Iterator[Proxmox]:
-    """A running host of these containers, with all its files in an empty folder."""
+def proxmox(
+    folder: Path,
+    containers: Sequence[Container],
+    *,
+    home: Path | None = None,
+    extra: Sequence[str] = (),
+) -> Iterator[Proxmox]:
+    """A running host of these containers, with all its files in an empty folder.
+
+    ``home`` and ``extra`` are for its sshd: see `start_sshd`.
+    """
     (folder / "bin").mkdir()
     (folder / "sshd").mkdir()
     pct = install_pct(folder / "bin")
     for container in containers:
         pct.know(container)
     path = f"{pct.folder}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-    sshd = start_sshd(folder / "sshd", path=path)
+    sshd = start_sshd(folder / "sshd", path=path, home=home, extra=extra)
     try:
         yield Proxmox(sshd=sshd, pct=pct)
     finally:

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 _CHUNK = 16 * 1024
-_END = (0.0, b"")
+# When it is due, how many trips led to it, and the bytes.
+_Load = tuple[float, int, bytes]
+_END: _Load = (0.0, 0, b"")
 
 
 @dataclass(slots=True)
@@ -36,17 +38,39 @@ class Direction:
     count: int = 0
 
 
+@dataclass(slots=True)
+class Chain:
+    """How long the longest chain of messages is that waited for one another.
+
+    Whatever its sender had got when it sent a message is taken for its cause, so that this is
+    never less than what the line's length costs, and the same on a machine that is busy.
+
+    Attributes:
+        up, down: the trips, both ways counted, of the longest whose last one goes that way.
+    """
+
+    up: int = 0
+    down: int = 0
+
+    @property
+    def round_trips(self) -> float:
+        """Until the client had all that it waited for."""
+        return self.down / 2
+
+
 @dataclass(slots=True, kw_only=True)
 class Proxy:
     """Listens on ``port`` and connects each client to ``target``. A context manager.
 
     ``up`` is client to server and ``down`` is server to client; both may be changed while
-    connections are open. ``connections`` counts all that there ever were.
+    connections are open. ``connections`` counts all that there ever were. ``chain`` is of the
+    connections made since it was set.
     """
 
     target: tuple[str, int]
     up: Direction = field(default_factory=Direction)
     down: Direction = field(default_factory=Direction)
+    chain: Chain = field(init=False, default_factory=Chain)
     port: int = field(init=False, default=0)
     connections: int = field(init=False, default=0)
     _listener: socket.socket = field(init=False)
@@ -122,17 +146,20 @@ class Proxy:
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:
                 self._open += [client, server]
-            self._join(client, server, self.up)
-            self._join(server, client, self.down)
+            chain = self.chain
+            self._join(client, server, self.up, chain)
+            self._join(server, client, self.down, chain)
 
-    def _join(self, source: socket.socket, sink: socket.socket, way: Direction) -> None:
+    def _join(
+        self, source: socket.socket, sink: socket.socket, way: Direction, chain: Chain
+    ) -> None:
         # Bounded, so that a sender feels a slow link as it would a real one.
-        road: queue.Queue[tuple[float, bytes]] = queue.Queue(64)
-        self._spawn(self._read, source, road, way)
-        self._spawn(self._write, sink, road, way)
+        road: queue.Queue[_Load] = queue.Queue(64)
+        self._spawn(self._read, source, road, way, chain)
+        self._spawn(self._write, sink, road, way, chain)
 
     def _read(
-        self, source: socket.socket, road: queue.Queue[tuple[float, bytes]], way: Direction
+        self, source: socket.socket, road: queue.Queue[_Load], way: Direction, chain: Chain
     ) -> None:
         free_at = 0.0
         with contextlib.suppress(OSError):
@@ -140,21 +167,27 @@ class Proxy:
                 free_at = max(time.monotonic(), free_at)
                 if way.bytes_per_s is not None:
                     free_at += len(data) / way.bytes_per_s
-                road.put((free_at + way.delay_s, data))
+                led = chain.down if way is self.up else chain.up
+                road.put((free_at + way.delay_s, led + 1, data))
         road.put(_END)
 
     def _write(
-        self, sink: socket.socket, road: queue.Queue[tuple[float, bytes]], way: Direction
+        self, sink: socket.socket, road: queue.Queue[_Load], way: Direction, chain: Chain
     ) -> None:
         broken = False
         while (item := road.get()) != _END:
-            due, data = item
+            due, trips, data = item
             time.sleep(max(0.0, due - time.monotonic()))
             if broken or self._silent.is_set():
                 continue
             cut = way.cut_after is not None and way.count + len(data) >= way.cut_after
             if cut and way.cut_after is not None:
                 data = data[: max(0, way.cut_after - way.count)]
+            # Before it is there: the answer must not be quicker than the count.
+            if way is self.up:
+                chain.up = max(chain.up, trips)
+            else:
+                chain.down = max(chain.down, trips)
             try:
                 sink.sendall(data)
                 way.count += len(data)

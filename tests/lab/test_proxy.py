@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.lab.proxy import Direction, Proxy
+from tests.lab.proxy import Chain, Direction, Proxy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -160,3 +160,35 @@ def test_a_server_that_is_not_there_shows_as_a_reset() -> None:
         connect(proxy) as client,
     ):
         client.recv(1)
+
+
+def test_it_counts_the_round_trips_that_waited_for_one_another(echo: tuple[str, int]) -> None:
+    with Proxy(target=echo, up=Direction(delay_s=0.05)) as proxy:
+        with connect(proxy) as client:
+            for number in range(1, 4):
+                client.sendall(b"x")
+                read(client, 1)
+                assert proxy.chain.round_trips == number
+        with connect(proxy) as client:  # what one connection waited for, the next waited for too
+            client.sendall(b"x")
+            read(client, 1)
+            assert proxy.chain.round_trips == 4
+
+
+def test_what_is_sent_at_once_waits_once(echo: tuple[str, int]) -> None:
+    with Proxy(target=echo, up=Direction(delay_s=0.2)) as proxy, connect(proxy) as client:
+        for _ in range(5):
+            client.sendall(b"x")
+            time.sleep(0.01)
+        read(client, 5)
+        assert proxy.chain.round_trips == 1
+
+
+def test_a_connection_counts_in_the_chain_that_it_began_in(echo: tuple[str, int]) -> None:
+    with Proxy(target=echo) as proxy, connect(proxy) as client:
+        client.sendall(b"x")
+        read(client, 1)
+        before, proxy.chain = proxy.chain, Chain()
+        client.sendall(b"x")
+        read(client, 1)
+        assert (before.round_trips, proxy.chain.round_trips) == (2, 0)
