@@ -24,7 +24,15 @@ from dflashctl.agent import (
     tidy,
 )
 from dflashctl.agent.failures import AgentError, from_os_error
-from dflashctl.agent.journal import Journal, facts, holder, last_step, locked, name_of
+from dflashctl.agent.journal import (
+    Journal,
+    facts,
+    holder,
+    last_step,
+    locked,
+    name_of,
+    withdraw,
+)
 from dflashctl.agent.observe import briefly, observe, scene
 from dflashctl.agent.process import Process
 from dflashctl.agent.protocol import (
@@ -36,6 +44,7 @@ from dflashctl.agent.protocol import (
     ExecuteCommand,
     Failure,
     ForgetRuns,
+    Look,
     Outcome,
     PlaceFiles,
     Receive,
@@ -49,7 +58,7 @@ from dflashctl.agent.protocol import (
     VerifyRun,
 )
 from dflashctl.agent.records import StateFolder, read_json, write_json
-from dflashctl.agent.seen import LIVE_STATES
+from dflashctl.agent.seen import LIVE_STATES, Observed
 from dflashctl.agent.session import Tmux, leaders
 
 SUPERVISOR_S = 15.0
@@ -79,10 +88,13 @@ def what_came_of(ask: Ask, state: StateFolder, emit: Callable[[Event], None]) ->
     Raises:
         AgentError: ``not_begun`` when the transaction never came to hold the lock.
     """
-    while (now := holder(state)) is not None and now.transaction == ask.transaction:
+    if withdraw(state, ask.transaction):
+        raise AgentError("not_begun")
+    # Whoever has a journal held the lock when it was made; for a moment without a name.
+    while (now := holder(state)) is not None and now.transaction in ("", ask.transaction):
         time.sleep(0.1)
     known = facts(state, ask.transaction)
-    if not known:
+    if known and known[-1]["fact"] == "withdrawn":
         raise AgentError("not_begun")
     failure: Failure | None = None
     for fact in known:
@@ -101,14 +113,30 @@ def what_came_of(ask: Ask, state: StateFolder, emit: Callable[[Event], None]) ->
         elif fact["fact"] == "failed":
             failure = Failure(code=fact["code"], detail=fact["detail"])
     begun = [fact for fact in known if fact["fact"] == "step"]
-    if failure is None and known[-1]["fact"] != "end":
+    if failure is None and (not known or known[-1]["fact"] != "end"):
         failure = Failure(code="cut_off", detail={"step": last_step(known)})
     return Outcome(
-        run_id=known[-1].get("run_id"),
+        run_id=known[-1].get("run_id") if known else None,
         failed_at=(begun[-1]["index"] if begun else 0) if failure else None,
         failure=failure,
-        observed=observe(briefly(ask.look), state),
+        observed=_last_look(ask.look, state),
     )
+
+
+def _last_look(look: Look, state: StateFolder) -> Observed:
+    """What there is after a transaction.
+
+    Raises:
+        AgentError: ``unseen``: it cannot be looked at now. The transaction is over all the
+            same: it may be asked for again.
+    """
+    try:
+        return observe(briefly(look), state)
+    except AgentError as error:
+        why = error.failure.detail.get("reason") or error.failure.code
+        raise AgentError("unseen", reason=why) from error
+    except OSError as error:
+        raise AgentError("unseen", reason=str(error)) from error
 
 
 def _check_unchanged(commit: Commit, state: StateFolder) -> None:
@@ -130,9 +158,10 @@ class _Transaction:
     emit: Callable[[Event], None]
 
     def run(self) -> Outcome:
-        commit, journal = self.commit, Journal(self.state, self.commit.transaction)
+        commit = self.commit
+        journal = Journal(self.state, commit.look.job, commit.transaction)
         names = [type(action).__name__ for action in commit.actions]
-        journal.write("begin", job=commit.look.job, who=name_of(commit.who), actions=names)
+        journal.begin(commit.who, names)
         failure, failed_at = None, None
         for index, action in enumerate(commit.actions):
             journal.write("step", index=index, action=names[index])
@@ -157,12 +186,12 @@ class _Transaction:
         with suppress(OSError):  # what could not be tidied today is tidied another time
             if swept := tidy.sweep(self.state):
                 journal.write("swept", **swept)
-        journal.write("end", ok=failure is None, run_id=run_id)
+        journal.end(ok=failure is None, run_id=run_id)
         return Outcome(
             run_id=run_id,
             failed_at=failed_at,
             failure=failure,
-            observed=observe(briefly(commit.look), self.state),
+            observed=_last_look(commit.look, self.state),
         )
 
     def _attempt(self, index: int, action: Action) -> tuple[Failure | None, Result]:

@@ -41,12 +41,17 @@ def evidence(
     if not live:
         return Evidence(now=time.time(), live=False, vanished=vanished, oom=bool(run.oom))
     answered = gpus is not None and gpus.status == "ok"
+    collecting = _lives((read_json(folder.state) or {}).get("collector"))
+    watching = _lives((read_json(folder.watchdog) or {}).get("process"))
+    # Both end with the run; so that one which ended meanwhile is no reproach, its end is
+    # looked for after them.
+    ended = folder.exit.exists()
     return Evidence(
         now=time.time(),
         live=True,
         oom=_killed(started),
-        collecting=_lives((read_json(folder.state) or {}).get("collector")),
-        watching=_lives((read_json(folder.watchdog) or {}).get("process")),
+        collecting=collecting or ended,
+        watching=watching or ended,
         progress=progress,
         gpus=gpus,
         glances=_glances(folder, gpus if answered else None),

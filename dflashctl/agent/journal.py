@@ -49,7 +49,8 @@ def locked(state: StateFolder, transaction: str, who: Who) -> Iterator[None]:
         try:
             yield
         finally:
-            state.lock_holder.unlink(missing_ok=True)
+            with suppress(OSError):  # what cannot be removed must not hide the outcome
+                state.lock_holder.unlink(missing_ok=True)
     finally:
         os.close(handle)
 
@@ -92,45 +93,111 @@ def holder(state: StateFolder) -> LockSeen | None:
 
 
 class Journal:
-    """A transaction's own record, one line a fact, on disk before the next fact begins."""
+    """A transaction's own record, one line a fact, on disk before the next fact begins.
 
-    def __init__(self, state: StateFolder, transaction: str) -> None:
-        self._path = state.journal / f"{transaction}.jsonl"
+    The job's folder names its newest transaction before that begins: times cannot tell the
+    order of journals, as clocks are set back.
+    """
 
-    def write(self, fact: str, **data: Any) -> None:
-        """Append one fact and make it last."""
-        line = json.dumps({"at": time.time(), "fact": fact, **data}) + "\n"
+    def __init__(self, state: StateFolder, job: str, transaction: str) -> None:
+        self._path = _path(state, transaction)
+        self._newest = state.newest_transaction(job)
+        self._id = transaction
+
+    def begin(self, who: Who, actions: list[str]) -> None:
+        """Claim the id, name the transaction, write the first fact.
+
+        Raises:
+            AgentError: ``stale``: somebody asked what came of it and was told: nothing.
+        """
+        if not _claim(self._path):
+            raise AgentError("stale", changed=["transaction"])
+        named = {"id": self._id, "who": name_of(who), "at": time.time()}
+        with suppress(OSError):  # a full disk must not keep a stop from us
+            self._newest.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_json(self._newest, named)
+        self.write("begin", job=self._newest.parent.name, who=named["who"], actions=actions)
+
+    def write(self, fact: str, **data: Any) -> bool:
+        """Append one fact and make it last; whether that was possible."""
+        line = json.dumps({"at": time.time(), "fact": fact, **data}).encode() + b"\n"
         with suppress(OSError):
             handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             try:
-                os.write(handle, line.encode())
+                size = os.fstat(handle).st_size
+                if os.write(handle, line) < len(line):
+                    os.ftruncate(handle, size)  # half a fact would spoil the next one, too
+                    return False
                 os.fsync(handle)
             finally:
                 os.close(handle)
+            return True
+        return False
+
+    def end(self, **data: Any) -> None:
+        """The last fact. Where it cannot be written, the transaction is not named any more.
+
+        One that came to its end must not look like one that was cut.
+        """
+        if not self.write("end", **data):
+            with suppress(OSError):
+                self._newest.unlink(missing_ok=True)
+
+
+def _path(state: StateFolder, transaction: str) -> Path:
+    return state.journal / f"{transaction}.jsonl"
+
+
+def _claim(journal: Path) -> bool:
+    """Make a journal; False when there is one. Only one of all who try it is the first."""
+    try:
+        os.close(os.open(journal, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
+    except FileExistsError:
+        return False
+    except OSError:
+        return True  # as with every fact: what cannot be written keeps no work from being done
+    return True
+
+
+def withdraw(state: StateFolder, transaction: str) -> bool:
+    """See to it that a transaction never begins; False when it has begun.
+
+    Its commit may still be on its way, long after the connection that brought it has died.
+    """
+    with suppress(OSError):
+        state.create()
+    if not _claim(_path(state, transaction)):
+        return False
+    line = json.dumps({"at": time.time(), "fact": "withdrawn"}) + "\n"
+    with suppress(OSError):
+        _path(state, transaction).write_text(line, encoding="ascii")
+    return True
 
 
 def facts(state: StateFolder, transaction: str) -> list[dict[str, Any]]:
     """What a transaction wrote down so far; empty when it never began."""
-    return _facts(state.journal / f"{transaction}.jsonl")
+    return _facts(_path(state, transaction))
 
 
 def cut(state: StateFolder, job: str) -> CutTransaction | None:
-    """The job's newest transaction, if it has no end and nobody is at work on it."""
-    if holder(state) is not None:
+    """The job's newest transaction, if it has no end and nobody is at work on it.
+
+    First its name, then whether anybody is at work, then its facts: one that begins or ends
+    in this very moment was not cut.
+    """
+    named = read_json(state.newest_transaction(job))
+    if named is None or holder(state) is not None:
         return None
-    for path in sorted(state.journal.glob("*.jsonl"), key=modified, reverse=True):
-        known = _facts(path)
-        if not known or known[0].get("job") != job:
-            continue
-        if known[-1].get("fact") == "end":
-            return None
-        return CutTransaction(
-            id=path.stem,
-            step=last_step(known),
-            at=float(known[-1]["at"]),
-            who=str(known[0].get("who", "somebody")),
-        )
-    return None
+    known = facts(state, str(named.get("id", "")))
+    if known and known[-1].get("fact") == "end":
+        return None
+    last = known[-1] if known else named
+    return CutTransaction(
+        id=str(named.get("id", "")),
+        step=last_step(known),
+        at=float(last.get("at") or 0.0),
+        who=str(named.get("who", "somebody")),
+    )
 
 
 def at_work_since(state: StateFolder, job: str, since: float, but: str) -> str | None:
@@ -152,9 +219,9 @@ def last_step(known: list[dict[str, Any]]) -> str:
 
 
 def is_over(path: Path) -> bool:
-    """Whether the transaction of this journal came to its end."""
+    """Whether the transaction of this journal came to its end, or never is to begin."""
     known = _facts(path)
-    return bool(known) and known[-1].get("fact") == "end"
+    return bool(known) and known[-1].get("fact") in ("end", "withdrawn")
 
 
 def modified(path: Path) -> float:
@@ -169,5 +236,7 @@ def _facts(path: Path) -> list[dict[str, Any]]:
     with suppress(OSError):
         for line in path.read_bytes().splitlines():
             with suppress(ValueError):
-                found.append(json.loads(line))
+                fact = json.loads(line)
+                if isinstance(fact, dict):
+                    found.append(fact)
     return found

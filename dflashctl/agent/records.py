@@ -184,6 +184,10 @@ class StateFolder:
         """A playbook's folder."""
         return self.path / "jobs" / name
 
+    def newest_transaction(self, job: str) -> Path:
+        """Names the job's newest transaction; written before that begins."""
+        return self.job(job) / "transaction.json"
+
     def optimizer(self, job: str) -> Path:
         """What the job's detached bucket optimiser reads and writes."""
         return self.job(job) / "buckets"

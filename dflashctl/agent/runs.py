@@ -116,7 +116,7 @@ def see(folder: RunFolder, who: Alive, now: float) -> RunSeen | None:
     name = ending(code, run.get("exit_codes") or {})
     if end and name is None:
         name = "failed"
-    fresh = started is None and now - float(run["started_at"]) < LAUNCH_S
+    fresh = started is None and abs(now - float(run["started_at"])) < LAUNCH_S
     oom = end.get("oom") if end else None
     if end is None and started and not (who.rebooted or who.supervisor or who.members):
         # Nobody was left to record the end.

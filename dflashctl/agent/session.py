@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 WIDTH, HEIGHT = 200, 50
 SERVER_EXIT_S = 10.0
+REVIVE_S = 2.0
 CALL_S = 10.0
 # The name comes last, since it alone may hold blanks.
 _FORMAT = "#{pid} #{pane_pid} #{session_created} #{session_attached} #{session_name}"
@@ -94,9 +95,11 @@ class Tmux:
         return tuple(pane for pane in self.panes() if pane.session == name)
 
     def revive(self, server: Process) -> None:
-        """Ask a server whose socket was cleaned away to make it anew."""
+        """Ask a server whose socket was cleaned away to make it anew, and wait until it has."""
         process.send(server, signal.SIGUSR1)
-        time.sleep(0.2)
+        deadline = time.monotonic() + REVIVE_S
+        while not self.panes() and process.is_alive(server) and time.monotonic() < deadline:
+            time.sleep(process.POLL_S)
 
     def start(self, name: str, words: tuple[str, ...], pipe: str) -> None:
         """A detached session running ``words``, all of its output going to ``pipe``.

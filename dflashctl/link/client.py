@@ -140,11 +140,12 @@ class Agent:
 
         Raises:
             LockHeld, Stale: nothing was touched.
-            LinkLost: with ``transaction`` set, since it may have begun.
+            LinkLost: with ``transaction`` set, since it may have begun. It may even be over:
+                the look that follows it can fail, too.
         """
         try:
             self._send(commit)
-            return self._expect(Outcome, self._reply(on_event))
+            return self._outcome(self._reply(on_event))
         except LinkLost as error:
             error.transaction = commit.transaction
             raise
@@ -159,6 +160,11 @@ class Agent:
         reply = self._reply(on_event)
         if isinstance(reply, Failure) and reply.code in ("not_begun", "cut_off"):
             return reply
+        return self._outcome(reply)
+
+    def _outcome(self, reply: Reply) -> Outcome:
+        if isinstance(reply, Failure) and reply.code == "unseen":
+            raise self._lost(f"the look after the transaction failed: {reply.detail.get('reason')}")
         return self._expect(Outcome, reply)
 
     def optimize(self, request: Optimize | Fetch, on_event: Callable[[Event], None]) -> Optimized:

@@ -179,8 +179,8 @@ def test_the_lock_goes_with_its_holder_and_no_run_keeps_it(bench: Bench) -> None
 def test_a_transaction_that_was_cut_shows_with_its_step_until_the_next_one(bench: Bench) -> None:
     bench.start(R1, "sleep 60")
     bench.stop(R1)
-    log = journal.Journal(bench.state, "t-cut")
-    log.write("begin", job="dflash", who="ada@desk", actions=["StopRun", "StartRun"])
+    log = journal.Journal(bench.state, "dflash", "t-cut")
+    log.begin(WHO, ["StopRun", "StartRun"])
     log.write("step", index=0, action="StopRun")
     seen = bench.observe()
     assert seen.state == "INTERRUPTED"
@@ -192,8 +192,7 @@ def test_a_transaction_that_was_cut_shows_with_its_step_until_the_next_one(bench
 
 def test_a_half_written_last_line_of_a_journal_does_not_matter(bench: Bench) -> None:
     bench.state.create()
-    log = journal.Journal(bench.state, "t-cut")
-    log.write("begin", job="dflash", who="ada@desk", actions=[])
+    journal.Journal(bench.state, "dflash", "t-cut").begin(WHO, [])
     with (bench.state.journal / "t-cut.jsonl").open("a") as file:
         file.write('{"at": 1, "fa')
     cut = bench.observe().cut
@@ -203,7 +202,7 @@ def test_a_half_written_last_line_of_a_journal_does_not_matter(bench: Bench) -> 
 
 def test_another_jobs_cut_transaction_is_not_ours(bench: Bench) -> None:
     bench.state.create()
-    journal.Journal(bench.state, "t-cut").write("begin", job="eval", who="x", actions=[])
+    journal.Journal(bench.state, "eval", "t-cut").begin(WHO, [])
     assert bench.observe().state == "NONE"
 
 
@@ -274,8 +273,8 @@ def test_asking_waits_while_the_transaction_is_at_work(bench: Bench) -> None:
 
     def work() -> None:
         with journal.locked(bench.state, "t-x", WHO):
-            log = journal.Journal(bench.state, "t-x")
-            log.write("begin", job="dflash", who="ada@desk", actions=["StopRun"])
+            log = journal.Journal(bench.state, "dflash", "t-x")
+            log.begin(WHO, ["StopRun"])
             log.write("step", index=0, action="StopRun")
             begun.set()
             time.sleep(0.5)

@@ -224,10 +224,11 @@ def test_a_heartbeat_comes_while_a_request_takes_its_time(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serve, "HEARTBEAT_S", 0.1)
-    bench.start(R1, "trap '' INT; while :; do sleep 0.1; done")
+    bench.start(R1, "trap '' INT; echo deaf; while :; do sleep 0.1; done")
+    until(lambda: "deaf" in bench.log(R1))
     agent = Agent(bench)
     stop = StopRun(session="dflash", run_id=R1, signal="INT", grace_s=1.0)
-    agent.send(commit(bench, bench.observe(), stop))
+    agent.send(commit(bench, bench.observe(), stop, transaction="t-9"))
     heard = []
     while isinstance(said := agent.hear(), Event):
         heard.append(said)

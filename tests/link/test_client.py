@@ -176,6 +176,16 @@ def test_a_link_lost_after_the_commit_names_the_transaction(start: Start):
     assert caught.value.transaction == "t-1"
 
 
+def test_a_look_that_fails_after_the_transaction_is_asked_for_anew(start: Start):
+    unseen = 'say(Failure(code="unseen", detail={"reason": "tmux does not answer"}))'
+    agent = start(f"hear(); {unseen}; hear(); {unseen}")
+    with pytest.raises(LinkLost, match="tmux does not answer") as caught:
+        agent.commit(COMMIT, lambda _: None)
+    assert caught.value.transaction == "t-1"
+    with pytest.raises(LinkLost, match="tmux does not answer"):
+        agent.ask(Ask(transaction="t-1", look=LOOK), lambda _: None)
+
+
 @pytest.mark.parametrize(
     "answer",
     [
