@@ -53,11 +53,14 @@ class ClientGone(Exception):
 
 
 class Wire:
-    """Lines in, lines out. Once committed, a lost client is no reason to stop."""
+    """Lines in, lines out. Once committed, a lost client is no reason to stop.
 
-    def __init__(self, source: int, sink: int) -> None:
+    ``first``: what was said before the input, with the agent's start.
+    """
+
+    def __init__(self, source: int, sink: int, first: bytes = b"") -> None:
         self.source, self._sink = source, sink
-        self._buffer = b""
+        self._buffer = first
         self._writing = threading.Lock()
         self._lost = False
         self.committed = False
@@ -146,15 +149,16 @@ class Pulse:
         self._thread.join()
 
 
-def serve(state_dir: str) -> None:
+def serve(state_dir: str, first: str = "") -> None:
     """Answer requests on standard input and output until the input ends.
 
+    ``first``: a request that came with the start itself (`wire.in_a_word`), or an empty word.
     An input that ends before a commit takes what was staged with it.
     """
     # A handler, not SIG_IGN: what is ignored would stay ignored in the tmux server.
     signal.signal(signal.SIGHUP, lambda *_: None)
     clean_environment()
-    out = Wire(0, 1)
+    out = Wire(0, 1, wire.out_of_a_word(first))
     state = StateFolder(path=Path(os.path.expanduser(state_dir or DEFAULT_STATE)))
     staged: list[str] = []
     try:

@@ -7,9 +7,11 @@ invented is a `WireError` and never a half-filled value.
 
 from __future__ import annotations
 
+import base64
 import json
 import types
 import typing
+import zlib
 from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, TypeVar
@@ -51,6 +53,16 @@ def load(kind: Any, line: bytes | str) -> Any:
     except (ValueError, RecursionError) as error:
         raise WireError(f"not a JSON line: {line[:80]!r}") from error
     return from_json(kind, data)
+
+
+def in_a_word(line: bytes) -> str:
+    """A line as one word of letters and digits, ``+``, ``/`` and ``=``."""
+    return base64.b64encode(zlib.compress(line, 9)).decode("ascii")
+
+
+def out_of_a_word(word: str) -> bytes:
+    """The line again; an empty word is none."""
+    return zlib.decompress(base64.b64decode(word)) if word else b""
 
 
 def from_json(kind: Any, data: Any) -> Any:

@@ -28,7 +28,7 @@ def attach(
     session, name = desired.playbook.session, desired.target.name
     terminal.require("attach")
     look = terminal.look(call, desired)
-    with call.at(desired.target) as agent:
+    with call.at(desired.target, look) as agent:
         seen = call.observe(agent, desired, look)
     if seen.session is None:
         raise NothingRuns(target=name, session=session, state=seen.state)
@@ -37,7 +37,7 @@ def attach(
     with call.reach() as reach:
         terminal.run(desired.target, reach.terminal_words(desired.target, words))
     # The session may have ended before our eyes: what is said is what is seen.
-    with call.at(desired.target) as agent:
+    with call.at(desired.target, look) as agent:
         seen = call.observe(agent, desired, look)
     running = f"detached; {desired.playbook.name} keeps running"
     call.screen.say(running if lives(seen) else f"nothing runs; {what_was(seen)}")

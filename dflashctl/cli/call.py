@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dflashctl.agent.seen import Observed
     from dflashctl.inventory.model import Inventory, Target
     from dflashctl.link.client import Agent
+    from dflashctl.link.connect import Question
     from dflashctl.plan.model import Desired
     from dflashctl.playbook.boundaries import BucketsFile
     from dflashctl.playbook.model import Playbook
@@ -191,11 +192,14 @@ class Call:
         return self.way(self.screen.still)
 
     @contextmanager
-    def at(self, target: Target) -> Iterator[Agent]:
-        """An agent at work on the target. Raises what stands between us and it."""
+    def at(self, target: Target, first: Question | None = None) -> Iterator[Agent]:
+        """An agent at work on the target. Raises what stands between us and it.
+
+        ``first``: what it is asked first, where that is known: it answers the sooner.
+        """
         with self.reach() as reach:
             with self.screen.waiting(f"connecting to {target.name}"):
-                agent = reach.agent(target)
+                agent = reach.agent(target, first)
             with agent:
                 yield agent
 

@@ -40,8 +40,9 @@ def show_list(
 
     call = begin(ctx, "checkpoints list", as_json)
     desired = call.desired(target, playbook)
-    with call.at(desired.target) as agent:
-        seen = call.observe(agent, desired, look_at_store(desired))
+    look = look_at_store(desired)
+    with call.at(desired.target, look) as agent:
+        seen = call.observe(agent, desired, look)
     folder_of(desired, seen, call.command)
     remember(call, desired, seen)
     if as_json:
@@ -229,8 +230,9 @@ def pull(
     call = begin(ctx, "checkpoints pull", as_json)
     desired = call.desired(target, playbook)
     here = desired.target.name
-    with call.at(desired.target) as agent:
-        seen = call.observe(agent, desired, look_at_store(desired))
+    look = look_at_store(desired)
+    with call.at(desired.target, look) as agent:
+        seen = call.observe(agent, desired, look)
         spec = folder_of(desired, seen, call.command).spec
         remember(call, desired, seen)
         refusals = tuple(not_there(seen, name))
@@ -271,7 +273,7 @@ def _perform(call: Call, desired: Desired, plan: Callable[[Observed], Plan], way
     from dflashctl.plan.look import look_at_store
 
     look = look_at_store(desired, way.metric)
-    with call.at(desired.target) as agent:
+    with call.at(desired.target, look) as agent:
         seen = call.observe(agent, desired, look)
         remember(call, desired, seen)
         proposal = Proposal(desired=desired, look=look, seen=seen, plan=plan(seen), yes=way.yes)

@@ -69,7 +69,7 @@ def deploy(  # noqa: PLR0913, PLR0917 - one parameter an option
     # What the checkpoints amount to, and what may be purged, takes a longer look.
     listed = clear_checkpoints or archive is not None
     look = replace(look_before_placing(desired), whole_store=listed)
-    with call.at(desired.target) as agent:
+    with call.at(desired.target, look) as agent:
         seen = call.observe(agent, desired, look)
         require_tmux(desired.target, seen)
         desired = call.with_texts(desired, seen)

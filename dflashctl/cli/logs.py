@@ -72,7 +72,7 @@ def logs(  # noqa: PLR0913, PLR0917 - one parameter an option
         grep=grep,
         errors=errors,
     )
-    with call.at(desired.target) as agent:
+    with call.at(desired.target, request) as agent:
         try:
             end = logstream.print_all(logstream.sink(call, name, request, raw), agent.logs(request))
         except NothingRuns as error:

@@ -87,14 +87,14 @@ def compare(
 
     A run is named by its id, the beginning or end of it, `last` or `previous`.
     """
-    from dflashctl.cli.runs import on_record
+    from dflashctl.cli.runs import first_of, on_record
     from dflashctl.plan.runs import choose
     from dflashctl.view import json, points
 
     call = begin(ctx, "compare", as_json)
     desired = call.desired(target, playbook)
     name = desired.target.name
-    with call.at(desired.target) as agent:
+    with call.at(desired.target, first_of(desired)) as agent:
         listed = on_record(call, agent, desired)
         ids = [choose(word, listed, name).id for word in (first, second)]
         (a, _), (b, _) = (_read(call, agent, desired, run_id) for run_id in ids)
@@ -148,8 +148,9 @@ def _prometheus(call: Call, desired: Desired) -> int:
     from dflashctl.agent.prometheus import exposition
     from dflashctl.plan.look import look_for
 
-    with call.at(desired.target) as agent:
-        seen = call.observe(agent, desired, look_for(desired))
+    look = look_for(desired)
+    with call.at(desired.target, look) as agent:
+        seen = call.observe(agent, desired, look)
     labels = {"target": desired.target.name}
     call.screen.write(exposition(desired.playbook.name, seen, labels))
     return 0

@@ -261,8 +261,9 @@ def _last_measured(call: Call, wanted: _Wanted) -> tuple[Calibration, ...]:
     if wanted.target is None or wanted.playbook is None:
         return ()
     desired = Desired(playbook=wanted.playbook, target=wanted.target)
-    with call.at(wanted.target) as agent:
-        return of_the_run(call.observe(agent, desired, look_for(desired, gpus=False)))
+    look = look_for(desired, gpus=False)
+    with call.at(wanted.target, look) as agent:
+        return of_the_run(call.observe(agent, desired, look))
 
 
 def _detach(call: Call, wanted: _Wanted, task: dict[str, Any]) -> int:

@@ -34,7 +34,7 @@ def play(  # noqa: PLR0913, PLR0917 - one parameter an option
         call.screen.say(f"boundaries written to {make_boundaries(call, target, file)}")
     desired = call.desired_play(target, file)
     look = look_before_play(desired)
-    with call.at(desired.target) as agent:
+    with call.at(desired.target, look) as agent:
         seen = call.observe(agent, desired, look)
         desired = call.with_texts(desired, seen)
         plan = plan_play(desired, seen)

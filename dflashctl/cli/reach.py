@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from dflashctl.inventory.model import SshAddress, Target
     from dflashctl.link.client import Agent
+    from dflashctl.link.connect import Question
     from dflashctl.link.ssh import SshHost
     from dflashctl.link.sshconfig import Hop
     from dflashctl.link.transport import Transport, Words
@@ -39,11 +40,14 @@ class Reach:
     def __exit__(self, *error: object) -> None:
         self._connections.__exit__(*error)
 
-    def agent(self, target: Target) -> Agent:
-        """An agent at work on the target; a context manager."""
+    def agent(self, target: Target, first: Question | None = None) -> Agent:
+        """An agent at work on the target; a context manager.
+
+        ``first``: what it is asked first, where that is known: it answers the sooner.
+        """
         from dflashctl.link.connect import open_agent
 
-        return open_agent(target, self._connections)
+        return open_agent(target, self._connections, first)
 
     def transport(self, target: Target) -> Transport:
         """The way to the target itself; nothing is connected before it is used."""

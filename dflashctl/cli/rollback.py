@@ -52,7 +52,7 @@ def rollback(  # noqa: PLR0913, PLR0917 - one parameter an option
     Everything comes from what the target has kept, but for secrets: they are read here,
     by the names that the run had.
     """
-    from dflashctl.cli.runs import on_record, recall
+    from dflashctl.cli.runs import first_of, on_record, recall
     from dflashctl.cli.transaction import Proposal, carry_out, preview, require_tmux
     from dflashctl.plan.diff import LONGEST_TEXT
     from dflashctl.plan.look import look_before_placing
@@ -63,7 +63,7 @@ def rollback(  # noqa: PLR0913, PLR0917 - one parameter an option
 
     call = begin(ctx, "rollback", as_json)
     today = call.desired(target, playbook)
-    with call.at(today.target) as agent:
+    with call.at(today.target, first_of(today)) as agent:
         listed = on_record(call, agent, today)
         record = recall(agent, today, run, listed)
         wanted = _checkpoints(agent, today, with_checkpoints, following(record.run.id, listed))

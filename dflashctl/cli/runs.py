@@ -11,7 +11,7 @@ from dflashctl.cli.call import begin
 from dflashctl.cli.options import DiffOption, JsonOption, PlaybookOption, TargetOption
 
 if TYPE_CHECKING:
-    from dflashctl.agent.recorded import RunRecord, RunsListed
+    from dflashctl.agent.recorded import ListRuns, RunRecord, RunsListed
     from dflashctl.cli.call import Call
     from dflashctl.link.client import Agent
     from dflashctl.plan.model import Desired
@@ -48,7 +48,7 @@ def show_list(
 
     call = begin(ctx, "runs list", as_json)
     desired = call.desired(target, playbook)
-    with call.at(desired.target) as agent:
+    with call.at(desired.target, first_of(desired)) as agent:
         listed = on_record(call, agent, desired)
     if as_json:
         shape = {desired.target.name: runs_json.runs_object(listed)}
@@ -72,7 +72,7 @@ def show(
 
     call = begin(ctx, "runs show", as_json)
     desired = call.desired(target, playbook)
-    with call.at(desired.target) as agent:
+    with call.at(desired.target, first_of(desired)) as agent:
         record = recall(agent, desired, run, on_record(call, agent, desired))
     if as_json:
         shape = {desired.target.name: runs_json.run_object(record)}
@@ -98,7 +98,7 @@ def compare(
 
     call = begin(ctx, "runs diff", as_json)
     desired = call.desired(target, playbook)
-    with call.at(desired.target) as agent:
+    with call.at(desired.target, first_of(desired)) as agent:
         listed = on_record(call, agent, desired)
         one = recall(agent, desired, first, listed)
         other = recall(agent, desired, second, listed)
@@ -110,6 +110,13 @@ def compare(
     else:
         show_run_diff(call.screen, found)
     return 0
+
+
+def first_of(desired: Desired) -> ListRuns:
+    """What a verb about runs asks first."""
+    from dflashctl.agent.recorded import ListRuns
+
+    return ListRuns(job=desired.playbook.name)
 
 
 def on_record(call: Call, agent: Agent, desired: Desired) -> RunsListed:

@@ -30,7 +30,7 @@ def start(
     call = begin(ctx, "start", as_json)
     desired = call.desired_run(target, playbook)
     look = look_before_start(desired)
-    with call.at(desired.target) as agent:
+    with call.at(desired.target, look) as agent:
         seen = call.observe(agent, desired, look)
         require_tmux(desired.target, seen)
         plan = plan_start(desired, seen, wait=not no_wait)

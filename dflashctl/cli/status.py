@@ -50,11 +50,12 @@ def status(
     names = ", ".join(one.name for one in targets)
     with call.reach() as reach, call.screen.waiting(f"looking at {names}"):
 
-        def look(one: Target) -> Observed:
-            with reach.agent(one) as agent:
-                return agent.observe(look_for(Desired(playbook=job, target=one)))
+        def seen_at(one: Target) -> Observed:
+            look = look_for(Desired(playbook=job, target=one))
+            with reach.agent(one, look) as agent:
+                return agent.observe(look)
 
-        found = each(targets, look)
+        found = each(targets, seen_at)
     for one, seen in zip(targets, found, strict=True):
         if not isinstance(seen, Exception):
             call.keep_in_mind(one.name, seen)

@@ -23,7 +23,7 @@ def stop(
     call = begin(ctx, "stop", as_json)
     desired = call.desired(target, playbook)
     look = look_for(desired, gpus=False)
-    with call.at(desired.target) as agent:
+    with call.at(desired.target, look) as agent:
         seen = call.observe(agent, desired, look)
         plan = plan_stop(desired, seen)
         proposal = Proposal(desired=desired, look=look, seen=seen, plan=plan)

@@ -72,7 +72,7 @@ class Watcher:
         while not self._stop.is_set():
             try:
                 self._asked = time.monotonic()
-                with self._reach() as reach, reach.agent(self._target) as agent:
+                with self._reach() as reach, reach.agent(self._target, self._look) as agent:
                     while not self._stop.is_set():
                         self._asked = time.monotonic()
                         seen = agent.observe(self._look)

@@ -67,11 +67,16 @@ def _without_annotations(found: re.Match[str]) -> str:
     return re.sub(r': (?:"[^"]*"|\w+)(?=[,)]| =)| -> \w+', "", found[0])
 
 
-def agent_words(python: str, path: str, sha256: str, state_dir: str | None) -> Words:
-    """The words that start the agent: the same environment everywhere, ours and no other."""
+def agent_words(
+    python: str, path: str, sha256: str, state_dir: str | None, first: str = ""
+) -> Words:
+    """The words that start the agent: the same environment everywhere, ours and no other.
+
+    ``first``: a request that it answers as soon as it is there, from ``wire.in_a_word``.
+    """
     return (
         *("env", "-i", f"PATH={path}", "LC_ALL=C.UTF-8"),
-        *(python, "-I", "-S", "-X", "utf8", "-c", loader_text(), sha256, state_dir or ""),
+        *(python, "-I", "-S", "-X", "utf8", "-c", loader_text(), sha256, state_dir or "", first),
     )
 
 

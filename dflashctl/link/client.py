@@ -6,6 +6,7 @@ import base64
 import logging
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -64,6 +65,14 @@ _ARCHIVE = "files.tar"
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request that was made with the agent's start; ``said``: how its answer begins."""
+
+    request: Request
+    said: bytes
+
+
 class Agent:
     """A running agent; a context manager. Used by one thread at a time.
 
@@ -72,13 +81,21 @@ class Agent:
     """
 
     def __init__(
-        self, target: str, transport: Transport, channel: Channel, silence_s: float
+        self,
+        target: str,
+        transport: Transport,
+        channel: Channel,
+        silence_s: float,
+        asked: Asked | None = None,
     ) -> None:
-        """``channel``: an agent that has greeted. ``silence_s``: how long it may be silent."""
+        """``channel``: an agent that has greeted. ``silence_s``: how long it may be silent.
+
+        ``asked``: what it was asked already; the first request must be this.
+        """
         self._target = target
         self._transport, self._channel = transport, channel
-        self._silence_s = silence_s
-        self._buffer = bytearray()
+        self._asked, self._silence_s = asked, silence_s
+        self._buffer = bytearray(asked.said if asked is not None else b"")
 
     def __enter__(self) -> Agent:
         return self
@@ -339,6 +356,11 @@ class Agent:
     def _send(self, request: Request) -> None:
         # The name only: a commit holds secrets.
         _log.debug("%s: %s", self._target, type(request).__name__)
+        asked, self._asked = self._asked, None
+        if asked is not None:
+            if asked.request != request:
+                raise self._nonsense("it was asked something else at its start")
+            return
         try:
             self._channel.write(wire.dump(request))
         except ConnectionError as error:

@@ -6,10 +6,13 @@ import os
 import threading
 from typing import TYPE_CHECKING, assert_never
 
+from dflashctl.agent import wire
+from dflashctl.agent.protocol import Logs, Look
+from dflashctl.agent.recorded import ListRuns, RecallRun
 from dflashctl.inventory.model import InContainer, Local, SshAddress
 from dflashctl.link.auth import Keyring, ask_on_terminal
 from dflashctl.link.bundle import Bundle, agent_words, interactive_words, read_bundle
-from dflashctl.link.client import Agent
+from dflashctl.link.client import Agent, Asked
 from dflashctl.link.container import ContainerTransport, HostTransport
 from dflashctl.link.deadlines import Deadlines
 from dflashctl.link.greeting import greet
@@ -23,6 +26,10 @@ if TYPE_CHECKING:
     from dflashctl.link.sshconfig import Hop
     from dflashctl.link.transport import Transport, Words
 
+# What may be asked with the start. Whoever may list processes over there sees it.
+Question = Look | Logs | ListRuns | RecallRun
+# With the loader it fits into a packet of 35,000 bytes, which every sshd takes.
+_LONGEST_WORD = 24_000
 _USUAL = Deadlines()
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -115,8 +122,11 @@ class Connections:
             return self._hosts[hop]
 
 
-def open_agent(target: Target, connections: Connections) -> Agent:
+def open_agent(target: Target, connections: Connections, first: Question | None = None) -> Agent:
     """Start an agent on the target, or install and start it there.
+
+    ``first``: what it will be asked first, if that is known: it is told as it starts, and
+    its answer then needs no way of its own.
 
     Raises:
         Unreachable, HostKeyProblem, NotLetIn: the target was not reached.
@@ -125,10 +135,21 @@ def open_agent(target: Target, connections: Connections) -> Agent:
     """
     transport = connections.transport(target)
     bundle = connections.bundle()
-    words = agent_words(target.python, search_path(target), bundle.sha256, target.state_dir)
+    told = _in_a_word(first)
+    words = agent_words(target.python, search_path(target), bundle.sha256, target.state_dir, told)
     deadlines = connections.deadlines
-    channel = greet(target, transport, transport.start(words), bundle, deadlines)
-    return Agent(target.name, transport, channel, deadlines.silence_s)
+    channel = transport.start(words)
+    said = greet(target, transport, channel, bundle, deadlines)
+    asked = Asked(request=first, said=said) if first is not None and told else None
+    return Agent(target.name, transport, channel, deadlines.silence_s, asked)
+
+
+def _in_a_word(first: Question | None) -> str:
+    """The question as a word, or an empty one where it is to be asked later."""
+    if isinstance(first, Look) and first.probe is not None and first.probe.env:
+        return ""  # the run's environment is for nobody else to see
+    word = wire.in_a_word(wire.dump(first)) if first is not None else ""
+    return word if len(word) <= _LONGEST_WORD else ""
 
 
 def login_words(target: Target, connections: Connections, term: str, command: Words) -> Words:

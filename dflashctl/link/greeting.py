@@ -33,8 +33,11 @@ _LINE = re.compile(rb"%s (\d+) ([a-z]+)(?: ([^\n]*))?\r?\n" % GREETING.encode())
 
 def greet(
     target: Target, transport: Transport, channel: Channel, bundle: Bundle, deadlines: Deadlines
-) -> Channel:
-    """Wait for the loader's greeting, send it the bundle if it asks, and hand the channel back.
+) -> bytes:
+    """Wait for the loader's greeting, and send it the bundle if it asks.
+
+    Returns:
+        What the agent has said since: the beginning of an answer to its first request.
 
     Raises:
         TargetLacks: no python3, one too old, no pct, a container that is not there or stopped.
@@ -42,12 +45,12 @@ def greet(
         Unreachable: nothing greeted in time, or something else answered.
     """
     try:
-        word, rest = _await_word(channel, deadlines.greeting_s)
+        word, rest, more = _await_word(channel, deadlines.greeting_s)
         if word == "send":
             packed = bundle.packed()
             _log.debug("%s: sending the agent, %d bytes", target.name, len(packed))
             channel.write(packed)
-            word, rest = _await_word(channel, deadlines.install_s)
+            word, rest, more = _await_word(channel, deadlines.install_s)
     except _NoGreetingError as silence:
         channel.close_input()
         code = None if silence.waiting else channel.exit_code(_EXIT_S)
@@ -62,7 +65,7 @@ def greet(
         raise
     if word == "ready":
         _log.debug("%s: the agent is ready", target.name)
-        return channel
+        return more
     channel.close()
     raise _refusal(target, word, rest)
 
@@ -76,10 +79,10 @@ class _NoGreetingError(Exception):
         self.noise = noise.decode("utf-8", errors="replace").strip()
 
 
-def _await_word(channel: Channel, timeout_s: float) -> tuple[str, str]:
-    """The greeting's word and what follows it, found behind banners and other noise.
+def _await_word(channel: Channel, timeout_s: float) -> tuple[str, str, bytes]:
+    """The greeting's word, the rest of its line, and what came after it.
 
-    The loader writes nothing after a greeting until it is answered.
+    It is found behind banners and other noise.
     """
     until = time.monotonic() + timeout_s
     said = b""
@@ -98,7 +101,8 @@ def _await_word(channel: Channel, timeout_s: float) -> tuple[str, str]:
         said += piece
     if int(found[1]) != VERSION:
         raise _NoGreetingError(f"it speaks version {int(found[1])}", b"", waiting=True)
-    return found[2].decode("ascii"), (found[3] or b"").decode("utf-8", errors="replace")
+    rest = (found[3] or b"").decode("utf-8", errors="replace")
+    return found[2].decode("ascii"), rest, said[found.end() :]
 
 
 def _explain(

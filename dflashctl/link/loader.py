@@ -1,7 +1,8 @@
 """Runs on the target as ``python3 -c``: finds the agent's files there, or asks for them.
 
 Python 3.6 can read it, so that one too old can say so. It holds no quote or backslash that
-another login shell than sh would take amiss. Arguments: the bundle's hash, the state folder.
+another login shell than sh would take amiss. Arguments: the bundle's hash, the state folder,
+and the first request as ``wire.in_a_word`` gives it, or an empty word.
 """
 # The comments stay here: ``bundle`` strips them. It must be small, import little and suit
 # Python 3.6, hence:
@@ -108,7 +109,7 @@ def install(folder: str, wanted: str) -> None:
             shutil.rmtree(left, ignore_errors=True)
 
 
-def main(wanted: str, state: str) -> None:
+def main(wanted: str, state: str, first: str) -> None:
     import pwd
 
     try:
@@ -140,11 +141,11 @@ def main(wanted: str, state: str) -> None:
     sys.path.insert(0, folder)
     from dflashctl.agent.serve import serve
 
-    serve(state)
+    serve(state, first)
 
 
 if __name__ == "__main__":
     if sys.version_info < (3, 10):
         say("old %d.%d.%d" % sys.version_info[:3])
         sys.exit(1)
-    main(sys.argv[1], sys.argv[2])
+    main(*sys.argv[1:4])

@@ -42,6 +42,7 @@ from dflashctl.cli.call import Call
 from dflashctl.cli.main import main
 from dflashctl.errors import DflashError
 from dflashctl.inventory.model import Target
+from dflashctl.link.connect import Question
 from dflashctl.link.transport import Progress, Words
 from dflashctl.playbook.model import PushedFile
 from tests.plan.scenes import BARE, NOW, RUNNING, SESSION, placed
@@ -173,7 +174,7 @@ class Reach:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def agent(self, target: Target) -> Agent:
+    def agent(self, target: Target, first: Question | None = None) -> Agent:
         error = self.world.unreachable.get(target.name)
         if error is not None:
             raise error

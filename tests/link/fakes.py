@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+from textwrap import dedent, indent
 from typing import TYPE_CHECKING, Any
 
 from dflashctl.agent import wire
@@ -28,7 +29,7 @@ from dflashctl.agent.protocol import *
 def say(message):
     os.write(1, wire.dump(message))
 
-_waiting = b""
+_waiting = b""  # what came with the start
 def hear():
     """The next request; the end of the input ends the agent."""
     global _waiting
@@ -43,6 +44,11 @@ def hear():
 def observed(**other):
     return wire.from_json(Observed, {**OBSERVED, **other})
 '''
+
+_SERVE = """\
+def serve(state_dir, first):
+    global _waiting
+    _waiting = wire.out_of_a_word(first)"""
 
 
 def observed_json() -> dict[str, Any]:
@@ -81,8 +87,8 @@ def scripted(body: str) -> Bundle:
 
     They may ``say(message)``, ``hear()`` a request and use all of the protocol's names.
     """
-    indented = "\n".join(f"    {line}" for line in body.strip("\n").splitlines())
-    serve = f"{_PRELUDE}\nOBSERVED = {observed_json()!r}\n\ndef serve(state_dir):\n{indented}\n"
+    indented = indent(dedent(body.strip("\n")), "    ")
+    serve = f"{_PRELUDE}\nOBSERVED = {observed_json()!r}\n\n{_SERVE}\n{indented}\n"
     files = {path: text for path, text in read_bundle().files.items() if path[:8] != "libtmux/"}
     files["dflashctl/agent/serve.py"] = serve
     digest = hashlib.sha256(json.dumps(sorted(files.items())).encode()).hexdigest()

@@ -285,8 +285,8 @@ def test_the_agents_words_fix_its_environment():
         *("env", "-i", "PATH=/a:/b", "LC_ALL=C.UTF-8", "python3"),
         *("-I", "-S", "-X", "utf8", "-c"),
     )
-    assert words[-2:] == ("0" * 64, "~/state")
-    assert agent_words("python3", "/a", "0" * 64, None)[-1] == ""
+    assert words[-3:] == ("0" * 64, "~/state", "")
+    assert agent_words("python3", "/a", "0" * 64, None, "eJw=")[-2:] == ("", "eJw=")
 
 
 def test_the_bundle_travels_packed_with_its_length():

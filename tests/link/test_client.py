@@ -9,6 +9,7 @@ import signal
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ from dflashctl.agent.protocol import (
     LogText,
     Look,
     Outcome,
+    Probe,
     StepBegun,
     StepDone,
     Who,
@@ -391,3 +393,53 @@ def test_a_connection_that_dies_midway_is_a_lost_link(
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         server.stop()
+
+
+# How many requests came with the start; then a second one is answered.
+COUNTS = """
+say(observed(hostname=f"{len(_waiting.splitlines())} with the start"))
+hear()
+say(observed(hostname=f"then {type(hear()).__name__}"))
+"""
+MANY = tuple(
+    FileWanted(dest=f"/w/{n}", sha256=hashlib.sha256(b"%d" % n).hexdigest(), size=n, mode=0o644)
+    for n in range(1000)
+)
+
+
+def test_a_first_question_comes_with_the_start_and_is_not_asked_again(
+    here: Target, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(connect, "read_bundle", lambda: scripted(COUNTS))
+    with Connections() as connections, open_agent(here, connections, LOOK) as agent:
+        assert agent.observe(LOOK).hostname == "1 with the start"
+        assert agent.observe(LOOK).hostname == "then Look"
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        pytest.param(
+            replace(LOOK, probe=Probe(python="p", imports=(), env={"A": "x"})), id="environment"
+        ),
+        pytest.param(replace(LOOK, files=MANY), id="long"),
+    ],
+)
+def test_what_others_should_not_see_or_is_too_long_comes_after_the_start(
+    look: Look, here: Target, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(connect, "read_bundle", lambda: scripted(COUNTS))
+    with Connections() as connections, open_agent(here, connections, look) as agent:
+        assert agent.observe(look).hostname == "0 with the start"
+
+
+def test_another_request_than_that_of_the_start_is_a_fault_of_ours(
+    here: Target, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(connect, "read_bundle", lambda: scripted(COUNTS))
+    with (
+        Connections() as connections,
+        open_agent(here, connections, LOOK) as agent,
+        pytest.raises(Internal, match="something else at its start"),
+    ):
+        agent.observe(replace(LOOK, job="another"))

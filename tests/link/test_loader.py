@@ -34,7 +34,7 @@ def run(state: Path, given: bytes) -> tuple[list[str], int]:
         os.dup2(answers, 1)
         code = 0
         try:
-            loader.main(BUNDLE.sha256, str(state))
+            loader.main(BUNDLE.sha256, str(state), "")
         except SystemExit as end:
             code = int(str(end.code))
         os._exit(code)

@@ -52,7 +52,7 @@ def test_a_file_is_pushed_checked_and_put_in_place(
         state_dir=str(home / "state"),
     )
     look = Look(job="j", session="j", tmux_socket=str(home / "tmux"), files=(wanted,), gpus=False)
-    with Connections() as connections, open_agent(target, connections) as agent:
+    with Connections() as connections, open_agent(target, connections, look) as agent:
         seen = agent.observe(look)
         assert seen.files[0].sha256 is None
         pushed = PushedFile(source=tmp_path / "source", dest=dest, mode=0o750)
