@@ -11,7 +11,6 @@ from dflashctl.cli.reach import Reach
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
     import typer
@@ -49,7 +48,7 @@ class Call:
 
     environ: Mapping[str, str]
     cwd: Path
-    way: Callable[[Callable[[], AbstractContextManager[None]]], Reach] = field(default=Reach)
+    way: Callable[[Screen], Reach] = field(default=Reach)
     inventory_path: str | None = None
     playbook_path: str | None = None
     target_said: str = ""
@@ -189,7 +188,7 @@ class Call:
 
     def reach(self) -> Reach:
         """The ways to the targets; a context manager."""
-        return self.way(self.screen.still)
+        return self.way(self.screen)
 
     @contextmanager
     def at(self, target: Target, first: Question | None = None) -> Iterator[Agent]:

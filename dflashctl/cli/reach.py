@@ -5,33 +5,38 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
     from typing import Self
 
     from dflashctl.inventory.model import SshAddress, Target
     from dflashctl.link.client import Agent
     from dflashctl.link.connect import Question
+    from dflashctl.link.hostkeys import Recorded
     from dflashctl.link.ssh import SshHost
     from dflashctl.link.sshconfig import Hop
     from dflashctl.link.transport import Transport, Words
+    from dflashctl.view.console import Screen
 
 
 class Reach:
     """Opens connections as they are needed, and closes them all at its end.
 
-    ``still`` keeps the screen from moving while a passphrase is asked for.
+    The screen does not move while a passphrase is asked for.
     """
 
-    def __init__(self, still: Callable[[], AbstractContextManager[None]]) -> None:
+    def __init__(self, screen: Screen) -> None:
         from dflashctl.link.auth import ask_on_terminal
         from dflashctl.link.connect import Connections
 
         def ask(prompt: str) -> str | None:
-            with still():
+            with screen.still():
                 return ask_on_terminal(prompt)
 
-        self._connections = Connections(ask)
+        def recorded(key: Recorded) -> None:
+            from dflashctl.view.hostkeys import say_taken
+
+            say_taken(screen, key)
+
+        self._connections = Connections(ask, recorded=recorded)
 
     def __enter__(self) -> Self:
         self._connections.__enter__()

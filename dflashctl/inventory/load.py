@@ -135,6 +135,7 @@ class _Ways:
             identity_file=self._file(said.identity_file),
             known_hosts_file=self._file(said.known_hosts_file),
             jump=self.to(self._hosts[jump]) if jump and jump in self._hosts else jump,
+            host_key=said.host_key or "strict",
         )
 
     def _file(self, said: str | None) -> Path | None:

@@ -6,10 +6,12 @@ None means "not said here": ~/.ssh/config, or the default, decides.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+HostKey = Literal["strict", "accept-new"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +20,7 @@ class SshAddress:
 
     ``jump``: the way in between: another `SshAddress` (a host of the inventory),
     ``[user@]host[:port]`` as text, ``"none"`` to go straight, or None: ssh's own config.
+    ``host_key``: what becomes of a key that is not known: it is refused, or taken and recorded.
     """
 
     address: str
@@ -26,6 +29,7 @@ class SshAddress:
     identity_file: Path | None = None
     known_hosts_file: Path | None = None
     jump: SshAddress | str | None = None
+    host_key: HostKey = "strict"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

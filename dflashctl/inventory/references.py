@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
     from dflashctl.errors import Fault
 
-_SSH_FIELDS = ("address", "port", "user", "identity_file", "known_hosts_file", "proxy_jump")
+_SSH_FIELDS = (
+    *("address", "port", "user", "identity_file", "known_hosts_file", "host_key", "proxy_jump"),
+)
 Hosts = dict[str | int, Any]
 
 

@@ -104,6 +104,8 @@ class _Target(_Mapping):
     """The key to log in with, on this machine. A relative path starts at this file's folder."""
     known_hosts_file: LocalPath | None = None
     """Where the host's key is looked up, on this machine; default ~/.ssh/known_hosts."""
+    host_key: Literal["strict", "accept-new"] | None = None
+    """accept-new: a key not known yet is taken and recorded; strict, the default: it is not."""
     proxy_jump: str | None = None
     """The way in between: a host of this inventory, user@host:port, or none."""
     gpus: GpuCount | None = None

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dflashctl.inventory.model import Target
+    from dflashctl.link.hostkeys import Recorded
     from dflashctl.link.ssh import SshHost
     from dflashctl.link.sshconfig import Hop
     from dflashctl.link.transport import Transport, Words
@@ -44,10 +45,14 @@ class Connections:
         self,
         ask: Callable[[str], str | None] = ask_on_terminal,
         deadlines: Deadlines = _USUAL,
+        recorded: Callable[[Recorded], None] = lambda _: None,
     ) -> None:
-        """``ask`` shows a prompt for a passphrase; None is the answer without a terminal."""
+        """``ask`` shows a prompt for a passphrase; None is the answer without a terminal.
+
+        ``recorded`` is told of each host key that was not known, and was taken.
+        """
         self.deadlines = deadlines
-        self._keyring = Keyring(ask)
+        self._keyring, self._recorded = Keyring(ask), recorded
         self._lock = threading.Lock()
         self._resolved: dict[SshAddress, Hop] = {}
         self._hosts: dict[Hop, SshHost] = {}
@@ -118,7 +123,8 @@ class Connections:
         gateway = None if hop.via is None or isinstance(hop.via, str) else self._host(hop.via)
         with self._lock:
             if hop not in self._hosts:
-                self._hosts[hop] = SshHost(hop, gateway, self._keyring, self.deadlines)
+                about = (self._keyring, self.deadlines, self._recorded)
+                self._hosts[hop] = SshHost(hop, gateway, *about)
             return self._hosts[hop]
 
 

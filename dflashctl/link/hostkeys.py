@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
+import fcntl
 import fnmatch
 import hashlib
 import hmac
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from dflashctl.errors import HostKeyChanged, HostKeyUnknown
 
@@ -141,27 +143,48 @@ class KnownHosts:
         )
 
 
-def record(path: Path, name: HostName, key_type: str, blob: bytes, *, hashed: bool) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """A key that was not known and was taken: whose it is, and where it is recorded."""
+
+    place: str
+    key_type: str
+    fingerprint: str
+    path: Path
+
+
+def record(path: Path, name: HostName, key_type: str, blob: bytes, *, hashed: bool) -> bool:
     """Add a host's key to a known_hosts file, which is made if it is not there.
 
-    ``hashed``: so that nobody can read from the file which hosts are known.
+    ``hashed``: so that nobody can read from the file which hosts are known. Returns False where
+    somebody else has recorded that key meanwhile.
 
     Raises:
+        HostKeyChanged: somebody else has recorded another one meanwhile.
         OSError: the file cannot be written.
     """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+    with path.open("r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with contextlib.suppress(HostKeyUnknown):
+            read_known_hosts((path,)).check(name.host, name, key_type, blob)
+            return False
+        _append(file, name, key_type, blob, hashed=hashed)
+    return True
+
+
+def _append(file: BinaryIO, name: HostName, key_type: str, blob: bytes, *, hashed: bool) -> None:
     listed = name.listed_as
     if hashed:
         salt = os.urandom(_SALT_BYTES)
         digest = hmac.new(salt, listed.encode("utf-8"), hashlib.sha1).digest()
         listed = "|1|" + "|".join(base64.b64encode(part).decode() for part in (salt, digest))
     line = f"{listed} {key_type} {base64.b64encode(blob).decode('ascii')}\n"
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path.touch(mode=0o600)
-    with path.open("r+b") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - 1))
-        unended = file.read() not in (b"", b"\n")
-        file.write(b"\n" * unended + line.encode("utf-8"))
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - 1))
+    unended = file.read() not in (b"", b"\n")
+    file.write(b"\n" * unended + line.encode("utf-8"))
 
 
 def read_known_hosts(paths: Sequence[Path]) -> KnownHosts:

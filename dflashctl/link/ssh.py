@@ -14,10 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 from paramiko.ssh_exception import SSHException
 
-from dflashctl.errors import DflashError, LinkLost, Unreachable
+from dflashctl.errors import DflashError, HostKeyUnknown, LinkLost, Unreachable
 from dflashctl.link.auth import Keyring, PublicKeys
 from dflashctl.link.dial import Dialled, dial, in_words
-from dflashctl.link.hostkeys import HostName, KnownHosts, read_known_hosts
+from dflashctl.link.hostkeys import (
+    HostName,
+    KnownHosts,
+    Recorded,
+    fingerprint,
+    read_known_hosts,
+    record,
+)
 from dflashctl.link.sshwire import Session, SessionRefusedError, Wire
 
 if TYPE_CHECKING:
@@ -51,11 +58,20 @@ class SshHost:
     """One host and the connections to it, opened when first needed. Thread-safe."""
 
     def __init__(
-        self, hop: Hop, gateway: SshHost | None, keyring: Keyring, deadlines: Deadlines
+        self,
+        hop: Hop,
+        gateway: SshHost | None,
+        keyring: Keyring,
+        deadlines: Deadlines,
+        recorded: Callable[[Recorded], None] = lambda _: None,
     ) -> None:
-        """``gateway``: the host of ``hop.via``, where that is one."""
+        """``gateway``: the host of ``hop.via``, where that is one.
+
+        ``recorded`` is told of a host key that was not known, and was taken.
+        """
         self.hop = hop
         self._gateway, self._keyring, self._deadlines = gateway, keyring, deadlines
+        self._recorded = recorded
         self._lock = threading.Lock()
         self._open: list[_Connection] = []
         self._failure: DflashError | None = None
@@ -156,7 +172,8 @@ class SshHost:
         try:
             wires = self._wire_maker(ground, known.key_types(name))
             connection = _fabric(hop, ground, wires)
-            connection.client.set_missing_host_key_policy(_Strict(target, name, known))
+            policy = _Policy(target, self, known, self._recorded)
+            connection.client.set_missing_host_key_policy(policy)
             strategy = PublicKeys(target, hop, self._keyring)
             connection.connect_kwargs["auth_strategy"] = strategy
             connection.open()
@@ -254,15 +271,29 @@ def _signed_by(algorithm: str) -> str:
     return "ssh-rsa" if algorithm.startswith("rsa-sha2-") else algorithm
 
 
-class _Strict:
+class _Policy:
     """Paramiko's policy for a key it does not know: it knows none, we decide on each."""
 
-    def __init__(self, target: str, name: HostName, known: KnownHosts) -> None:
-        self._target, self._name, self._known = target, name, known
+    def __init__(
+        self, target: str, host: SshHost, known: KnownHosts, recorded: Callable[[Recorded], None]
+    ) -> None:
+        self._target, self._host, self._known, self._recorded = target, host, known, recorded
 
     def missing_host_key(self, client: object, hostname: str, key: paramiko.PKey) -> None:
         """Raises HostKeyUnknown or HostKeyChanged, which ends the connection."""
-        self._known.check(self._target, self._name, key.get_name(), key.asbytes())
+        hop, name, blob = self._host.hop, self._host.name, key.asbytes()
+        try:
+            self._known.check(self._target, name, key.get_name(), blob)
+        except HostKeyUnknown:
+            if not hop.accept_new or hop.record_in is None:
+                raise
+            path = hop.record_in
+            if record(path, name, key.get_name(), blob, hashed=hop.hash_names):
+                told = fingerprint(blob)
+                _log.debug("%s: recorded %s in %s", hop.place, told, path)
+                self._recorded(
+                    Recorded(place=hop.place, key_type=key.get_name(), fingerprint=told, path=path)
+                )
 
 
 def _for_target(error: DflashError, target: str) -> DflashError:

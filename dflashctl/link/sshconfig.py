@@ -47,6 +47,7 @@ class Hop:
         via: the hop to go through; or the text of a ProxyCommand; or None.
         record_in: the file that a new host key is recorded in; None: the user has none.
         hash_names: whether the names in it are to be unreadable (HashKnownHosts).
+        accept_new: a key that is not known is recorded, and taken.
     """
 
     address: str
@@ -63,6 +64,7 @@ class Hop:
     via: Hop | str | None
     record_in: Path | None
     hash_names: bool
+    accept_new: bool
 
     @property
     def place(self) -> str:
@@ -150,6 +152,7 @@ def _resolve(address: SshAddress, jumps_left: int) -> Hop:
         via=None,
         record_in=None,
         hash_names=first("hashknownhosts") == "yes",
+        accept_new=address.host_key == "accept-new",
     )
     alias = first("hostkeyalias")
     user_files = _paths(settings.get("userknownhostsfile"), hop)
@@ -178,10 +181,16 @@ def _way(address: SshAddress, settings: Settings, hop: Hop, jumps_left: int) -> 
             return None if command.lower() == "none" else _expand(command, hop)
     if isinstance(jump, str):
         try:
-            jump = parse_jumps(jump)
+            jump = _alike(parse_jumps(jump), address)
         except ValueError as error:
             raise _mistake(address.address, str(error)) from error
     return _resolve(jump, jumps_left - 1)
+
+
+def _alike(jump: SshAddress, end: SshAddress) -> SshAddress:
+    """Hosts in between of which nothing else is said are trusted as the end is."""
+    before = _alike(jump.jump, end) if isinstance(jump.jump, SshAddress) else jump.jump
+    return replace(jump, jump=before, host_key=end.host_key)
 
 
 def _ask_ssh(address: SshAddress) -> Settings:

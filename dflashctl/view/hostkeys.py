@@ -11,6 +11,7 @@ from dflashctl.view.keywords import own_fingerprint
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from dflashctl.link.hostkeys import Recorded
     from dflashctl.view.console import Screen
 
 Fate = Literal["known", "recorded", "declined"]
@@ -61,6 +62,15 @@ def say_known(screen: Screen, key: KeyShown, line: int) -> None:
 def say_recorded(screen: Screen, key: KeyShown) -> None:
     """It is in the file now."""
     screen.say(f"recorded in {key.path}")
+
+
+def say_taken(screen: Screen, key: Recorded) -> None:
+    """An unknown key was taken, as the inventory says."""
+    screen.say(
+        f"{key.place} showed a key that was not known, {key.key_type} {key.fingerprint}; it is "
+        f"recorded in {key.path} (host_key: accept-new)",
+        style="yellow",
+    )
 
 
 def say_declined(screen: Screen) -> None:
