@@ -10,6 +10,7 @@ fixes its exit code and the ``error.code`` that ``--json`` shows.
     ├── UserMistake                   2
     │   ├── BadFile                       an inventory or playbook with mistakes
     │   ├── NoFile                        no inventory or playbook was found
+    │   ├── InventoryProgram              a program does not tell its inventory
     │   ├── UnknownTarget                 no such target; AmbiguousTarget: more than one
     │   ├── TooManyTargets                the verb takes one target
     │   ├── MissingSetting                the playbook lacks what the verb needs
@@ -131,13 +132,34 @@ class NoFile(UserMistake):
 
 
 @dataclass(eq=False, kw_only=True)
+class InventoryProgram(UserMistake):
+    """A program that was named as the inventory does not tell one.
+
+    Attributes:
+        words: what it was called with: ``--list``.
+        reason: what it did instead: ``ended with exit code 1``.
+        said: the last lines of its standard error.
+    """
+
+    code = "inventory_program"
+    path: Path
+    words: tuple[str, ...]
+    reason: str
+    said: tuple[str, ...] = ()
+
+
+@dataclass(eq=False, kw_only=True)
 class UnknownTarget(UserMistake):
-    """The name is no target and no group of the inventory. ``close``: similar names."""
+    """The name is no target and no group of the inventory. ``close``: similar names.
+
+    ``left_out``: why a host of that name in an inventory of Ansible's is no target.
+    """
 
     code = "unknown_target"
     name: str
     known: tuple[str, ...]
     close: tuple[str, ...] = ()
+    left_out: str = ""
 
 
 @dataclass(eq=False, kw_only=True)

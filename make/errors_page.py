@@ -81,6 +81,14 @@ SPECIAL: dict[type[e.DflashError], tuple[dict[str, Any], ...]] = {
     e.Internal: (
         {"what": "the agent on kpro6/dflash answered nonsense", "detail": "expected Observed"},
     ),
+    e.InventoryProgram: (
+        {
+            "path": Path("inventory/cloud.py"),
+            "words": ("--list",),
+            "reason": "ended with exit code 1",
+            "said": ("KeyError: 'CLOUD_TOKEN'",),
+        },
+    ),
     e.AmbiguousTarget: ({"name": "dflash"}, {"name": ""}),
     e.MissingSetting: ({"verb": "deploy", "setting": "run"},),
     e.BadDataset: (

@@ -66,10 +66,21 @@ class Call:
 
     @cached_property
     def inventory(self) -> Inventory:
-        """Read when first asked for. Raises NoFile, BadFile."""
+        """Read when first asked for. Raises NoFile, BadFile, InventoryProgram."""
         from dflashctl.inventory.load import find_inventory, load_inventory
+        from dflashctl.inventory.program import is_program
 
-        return load_inventory(find_inventory(self.inventory_path, self.environ, self.cwd))
+        path = find_inventory(self.inventory_path, self.environ, self.cwd)
+        if not is_program(path):
+            inventory = load_inventory(path)
+        else:
+            with self.screen.waiting(f"asking {path.name} for the inventory"):
+                inventory = load_inventory(path)
+        if inventory.foreign:
+            from dflashctl.cli import memory
+
+            memory.remember_inventory(self.environ, inventory)
+        return inventory
 
     def outline(self, option: str | None, names: tuple[str, ...] = ("deploy.yml",)) -> Playbook:
         """The playbook without its sources, which may be gone by now. Raises NoFile, BadFile.

@@ -160,16 +160,13 @@ def _values(parameter: Any, asked: Asked) -> tuple[Iterable[Word], int]:
 
 def targets(asked: Asked) -> Iterator[Word]:
     """The inventory's targets and groups."""
-    hosts, groups = _inventory(asked)
-    short = [name for containers in hosts.values() for name in containers]
-    for host, containers in hosts.items():
-        yield Word(host, "host")
-        for name in containers:
-            yield Word(f"{host}/{name}", "container")
-            if short.count(name) == 1 and name not in hosts:
-                yield Word(name, f"container on {host}")
-    for group, members in groups.items():
-        yield Word(group, f"group of {len(members)}")
+    names, groups = _inventory(asked)
+    short = [name.partition("/")[2] for name in names]
+    for name, inner in zip(names, short, strict=True):
+        yield Word(name, "container" if inner else "host")
+        if inner and short.count(inner) == 1 and inner not in names:
+            yield Word(inner, f"container on {name.partition('/')[0]}")
+    yield from (Word(name, about) for name, about in groups.items())
 
 
 def hosts(asked: Asked) -> Iterator[Word]:
@@ -206,34 +203,41 @@ def _remembered(
     def complete(asked: Asked) -> Iterator[Word]:
         yield from words
         named = asked.given.get("--target", [])
-        hosts, _ = _inventory(asked)
-        full = [f"{host}/{name}" for host, containers in hosts.items() for name in containers]
-        meant = [one for one in (*hosts, *full) if {one, one.partition("/")[2]} & set(named)]
+        names, _ = _inventory(asked)
+        meant = [one for one in names if {one, one.partition("/")[2]} & set(named)]
         for name in memory.recall(asked.environ, kind, meant):
             yield Word(name, kind.removesuffix("s"))
 
     return complete
 
 
-def _inventory(asked: Asked) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """Containers by their host, and members by their group, as far as the file can be read.
+def _inventory(asked: Asked) -> tuple[list[str], dict[str, str]]:
+    """The targets, and of each group what it is, as far as the file can be read.
 
-    A mistake in it is for the commands to tell.
+    A mistake in it is for the commands to tell. Of one of Ansible's there is what an earlier
+    command met: no program is run for this.
     """
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        text = _inventory_file(asked).read_bytes()
-        values = yaml.load(text, Loader=loader)  # noqa: S506 - a safe one, if in C
-        hosts = {
-            str(host): [str(name) for name in (about or {}).get("containers") or {}]
-            for host, about in values["hosts"].items()
-        }
-        groups = {str(name): list(of) for name, of in (values.get("groups") or {}).items()}
-    except (OSError, ValueError, yaml.YAMLError, LookupError, StopIteration, *_ODD_SHAPE):
-        return {}, {}
-    return hosts, groups
+        path = _inventory_file(asked)
+    except (OSError, LookupError, StopIteration):
+        return [], {}
+    try:
+        values = yaml.load(path.read_bytes(), Loader=loader)  # noqa: S506 - a safe one, if in C
+        names = []
+        for host, about in values["hosts"].items():
+            names += [
+                str(host),
+                *(f"{host}/{one}" for one in (about or {}).get("containers") or {}),
+            ]
+        groups = values.get("groups") or {}
+        return names, {str(name): f"group of {len(of)}" for name, of in groups.items()}
+    except (OSError, ValueError, yaml.YAMLError, LookupError, *_ODD_SHAPE):
+        known = (str(path.absolute()),)
+        groups = memory.recall(asked.environ, "groups", known)
+        return memory.recall(asked.environ, "targets", known), dict.fromkeys(groups, "group")
 
 
 def _inventory_file(asked: Asked) -> Path:

@@ -45,7 +45,10 @@ def discover(
 
     call = begin(ctx, "inventory discover", as_json)
     named = host_named(call, host, identity_file, known_hosts_file)
-    found = ask(call, named, inventory_here(call))
+    inventory = inventory_here(call)
+    if write and inventory is not None:
+        refuse_foreign(inventory)
+    found = ask(call, named, inventory)
     say_found(call.screen, found)
     path = add(call, found) if write else None
     if as_json:
@@ -64,9 +67,10 @@ def ask(call: Call, named: Host, inventory: Inventory | None) -> Found:
         Unreachable, HostKeyProblem, NotLetIn: it was not reached.
         NotRoot, PctFailed: it was, and cannot tell its containers.
     """
+    from dflashctl.document.read import mapping
     from dflashctl.errors import HostKeyUnknown, NotRoot, PctFailed
     from dflashctl.inventory.discover import fitting_name
-    from dflashctl.inventory.found import beside, listed_hosts
+    from dflashctl.inventory.found import beside
     from dflashctl.link.proxmox import ask_host
 
     target = named.target
@@ -85,8 +89,17 @@ def ask(call: Call, named: Host, inventory: Inventory | None) -> Found:
         raise PctFailed(target=target.name, reason=seen.failed)
     taken = {one.name for one in inventory.targets} if inventory else set()
     chosen = listed or fitting_name(named.short_name or seen.hostname, "host", taken)
-    known = listed_hosts(inventory.path)[listed] if inventory and listed else None
+    known = mapping(inventory.said["hosts"])[listed] if inventory and listed else None
     return beside(seen, named.said, chosen, named.route, known)
+
+
+def refuse_foreign(inventory: Inventory) -> None:
+    """Raises CannotWrite: it is not in our format, or no file at all."""
+    from dflashctl.errors import CannotWrite
+
+    if inventory.foreign:
+        reason = "it is an inventory of Ansible's, which is only read; add the lines by hand"
+        raise CannotWrite(path=inventory.path, reason=reason)
 
 
 def add(call: Call, found: Found) -> Path:

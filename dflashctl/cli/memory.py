@@ -1,7 +1,8 @@
 """Names that earlier commands met, kept for completion: it never asks a target itself.
 
 They are in ``$XDG_CACHE_HOME/dflashctl/names.json`` (``~/.cache`` where that is not set):
-runs, checkpoints and archives by target, the newest first. Losing it costs nothing.
+runs, checkpoints and archives by target, the newest first; and by its path what an inventory
+of Ansible's has, which a program may be needed to tell. Losing it costs nothing.
 """
 
 from __future__ import annotations
@@ -12,8 +13,12 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-Kind = Literal["runs", "checkpoints", "archives"]
+    from dflashctl.inventory.model import Inventory
+
+Kind = Literal["runs", "checkpoints", "archives", "targets", "groups"]
 MOST = 200
+# A run is forgotten for newer ones; an inventory has what it has.
+_GROWING = ("runs", "checkpoints", "archives")
 _Names = dict[str, dict[str, list[str]]]
 
 
@@ -21,10 +26,17 @@ def remember(environ: Mapping[str, str], kind: Kind, target: str, names: Iterabl
     """These are all that there are, the newest first."""
     known = _read(environ)
     by_target = known.setdefault(kind, {})
-    wanted = list(dict.fromkeys(names))[:MOST]
+    wanted = list(dict.fromkeys(names))[: MOST if kind in _GROWING else None]
     if by_target.get(target, []) != wanted:
         by_target[target] = wanted
         _write(environ, known)
+
+
+def remember_inventory(environ: Mapping[str, str], inventory: Inventory) -> None:
+    """The names of its targets and groups."""
+    path = str(inventory.path)
+    remember(environ, "targets", path, (target.name for target in inventory.targets))
+    remember(environ, "groups", path, inventory.groups)
 
 
 def add(environ: Mapping[str, str], kind: Kind, target: str, name: str) -> None:

@@ -10,7 +10,6 @@ from dflashctl.inventory.discover import with_names
 from dflashctl.inventory.model import SshAddress
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from dflashctl.inventory.discover import ContainerSeen, HostSeen
@@ -94,13 +93,6 @@ def beside(
 def mapping_of(listed: Listed | None) -> dict[str | int, Any]:
     """What the inventory says of a host's containers."""
     return mapping(mapping(listed).get("containers"))
-
-
-def listed_hosts(path: Path) -> Mapping[str | int, Listed]:
-    """What an inventory file, which was found to be right, says of each host."""
-    from dflashctl.document.read import read_document
-
-    return mapping(read_document(path, "inventory").values.get("hosts"))
 
 
 def _body(seen: HostSeen, route: SshAddress | Local) -> dict[str, Any]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dflashctl.document.judge import judge
 from dflashctl.document.paths import local_path, places
-from dflashctl.document.read import read_document
+from dflashctl.document.read import Document, read_document, read_text
 from dflashctl.errors import BadFile, Fault, NoFile
+from dflashctl.inventory import ansible, groups, program
 from dflashctl.inventory.model import InContainer, Inventory, Local, SshAddress, Target
 from dflashctl.inventory.references import reference_faults
 from dflashctl.inventory.select import fitting
@@ -57,20 +60,63 @@ def _bad_folder(folder: Path, message: str) -> BadFile:
 
 
 def load_inventory(path: Path) -> Inventory:
-    """Read an inventory file.
+    """Read an inventory: our own, Ansible's in YAML or JSON, or what a program prints.
 
     Raises:
         BadFile: with every mistake in it.
+        InventoryProgram: the program does not tell one.
     """
     path = path.absolute()
-    document = read_document(path, KIND)
+    document = _read(path)
     from dflashctl.inventory import schema
 
     checked, errors = schema.check(document.values)
     complaints = judge(document, errors, schema.InventoryFile)
     document.raise_for((*complaints, *reference_faults(document)))
     assert checked is not None, "the schema refused a file without a complaint"
-    return _build(path, checked)
+    built = replace(_build(path, checked), said=document.values)
+    return _foreign(built, document) if isinstance(document, ansible.Converted) else built
+
+
+def _read(path: Path) -> Document:
+    """The file's values, in the words of our own format."""
+    if program.is_program(path):
+        return ansible.converted(path, KIND, program.ask(path))
+    _refuse_other_kinds(path)
+    document = read_document(path, KIND)
+    if "_meta" in document.values:
+        # JSON is YAML; a program's answer that was kept in a file.
+        document.raise_for(())
+        listing = {str(name): body for name, body in document.values.items()}
+        return ansible.converted(path, KIND, groups.of_listing(path, listing))
+    if groups.are_groups(document.values):
+        return ansible.converted(path, KIND, groups.of_document(document))
+    return document
+
+
+def _refuse_other_kinds(path: Path) -> None:
+    """What is neither our YAML nor Ansible's, in words that help more than YAML's."""
+    text = read_text(path, KIND)
+    through = f"name a program that asks Ansible, as in `ansible-inventory -i {path.name} --list`"
+    if text.startswith("#!"):
+        message = "is a program that may not be executed: chmod +x makes it an inventory"
+    elif re.search(r"(?m)^\[[^\[\],\s]+\][ \t]*$", text):
+        message = f"is an Ansible inventory in INI: {through}"
+    elif re.search(r"(?m)^plugin\s*:", text):
+        message = f"configures a plugin of Ansible: {through}"
+    else:
+        return
+    raise BadFile(kind=KIND, faults=(Fault(path=path, line=0, where="", message=message),))
+
+
+def _foreign(built: Inventory, document: ansible.Converted) -> Inventory:
+    """Without the hosts that are only the way to their containers."""
+    return replace(
+        built,
+        targets=tuple(one for one in built.targets if one.name not in document.unlisted),
+        foreign=True,
+        left_out=document.left_out,
+    )
 
 
 def _build(path: Path, file: InventoryFile) -> Inventory:

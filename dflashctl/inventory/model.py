@@ -5,10 +5,11 @@ None means "not said here": ~/.ssh/config, or the default, decides.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 HostKey = Literal["strict", "accept-new"]
@@ -74,9 +75,18 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """Targets in the file's order. Groups hold full target names."""
+    """Targets in the file's order. Groups hold full target names.
+
+    Attributes:
+        foreign: it is Ansible's: a file, or a program that prints it.
+        said: the file's values, in the words of our own format if it is foreign.
+        left_out: the hosts of a foreign one that are no targets, and why.
+    """
 
     path: Path
     targets: tuple[Target, ...]
     groups: dict[str, tuple[str, ...]]
     default_target: str | None
+    foreign: bool = False
+    said: Mapping[str | int, Any] = field(default_factory=dict, compare=False, repr=False)
+    left_out: Mapping[str, str] = field(default_factory=dict)

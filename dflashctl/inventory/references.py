@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from dflashctl.errors import Fault
 
-_SSH_FIELDS = (
+SSH_FIELDS = (
     *("address", "port", "user", "identity_file", "known_hosts_file", "host_key", "proxy_jump"),
 )
 Hosts = dict[str | int, Any]
@@ -47,7 +47,7 @@ def full_names(hosts: Hosts) -> tuple[str, ...]:
 
 def _host_faults(document: Document, hosts: Hosts, loc: Loc, body: Hosts) -> Iterator[Fault]:
     if body.get("connection") == "local":
-        for field in _SSH_FIELDS:
+        for field in SSH_FIELDS:
             if field in body:
                 yield document.fault((*loc, field), "does not go with `connection: local`")
     else:
@@ -72,7 +72,7 @@ def _container_faults(
 ) -> Iterator[Fault]:
     route = container.get("route", "pct")
     if route == "pct":
-        for field in _SSH_FIELDS:
+        for field in SSH_FIELDS:
             if field in container:
                 yield document.fault((*loc, field), "only goes with `route: ssh`")
     elif route == "ssh":

@@ -50,7 +50,8 @@ def _named(inventory: Inventory, name: str, full_names: list[str]) -> str:
         known = (*full_names, *inventory.groups)
         short = [full.rpartition("/")[2] for full in full_names]
         close = close_matches(name, (*short, *known))
-        raise UnknownTarget(name=name, known=known, close=close)
+        why = inventory.left_out.get(name, "")
+        raise UnknownTarget(name=name, known=known, close=close, left_out=why)
     if len(found) > 1:
         raise AmbiguousTarget(name=name, candidates=found)
     return found[0]

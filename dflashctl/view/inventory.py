@@ -55,6 +55,8 @@ def show_inventory(screen: Screen, inventory: Inventory) -> None:
         _blocks(screen, inventory)
     if inventory.default_target is not None:
         screen.say("* is taken when no target is named", style="dim")
+    for name, why in inventory.left_out.items():
+        screen.say(f"left out: {one_line(name)}, {one_line(why)}", style="dim")
 
 
 # What the other columns need to be read with ease.

@@ -84,12 +84,19 @@ def _lines(text: str) -> tuple[str, ...]:
     return tuple(line for line in text.splitlines() if line.strip())
 
 
-def _mistake(error: e.UserMistake) -> Words:  # noqa: PLR0911 - one a branch
+def _mistake(error: e.UserMistake) -> Words:  # noqa: PLR0911, PLR0912 - one a branch
     match error:
         case e.BadFile():
             return _bad_file(error)
         case e.NoFile():
             return _no_file(error)
+        case e.InventoryProgram():
+            called = " ".join((str(error.path), *error.words))
+            return Words(
+                message=f"the inventory's program {error.reason}: {called}",
+                details=error.said,
+                next=f"{UNTOUCHED} See what it does: run it by hand.",
+            )
         case e.UnknownTarget():
             return _unknown_target(error)
         case e.AmbiguousTarget(name=""):
@@ -233,6 +240,12 @@ def _no_file(error: e.NoFile) -> Words:
 
 
 def _unknown_target(error: e.UnknownTarget) -> Words:
+    if error.left_out:
+        return Words(
+            message=f"{error.name} is no target: {error.left_out}.",
+            next="Targets are reached by ssh, by pct, or are this machine. "
+            "The inventory as it is read: dflashctl inventory show",
+        )
     if error.close:
         hint = f"Did you mean {' or '.join(error.close)}?"
     elif error.known:
