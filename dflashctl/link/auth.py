@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dflashctl.errors import NotLetIn
+from dflashctl.link.accepted import AcceptedKeys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -97,6 +98,7 @@ class Keyring:
 
     def __init__(self, ask: Callable[[str], str | None] = ask_on_terminal) -> None:
         """``ask`` shows a prompt and returns what was typed, or None without a terminal."""
+        self.accepted = AcceptedKeys()
         self._ask = ask
         self._lock = threading.Lock()
         self._opened: dict[Path, paramiko.PKey | str] = {}
@@ -142,14 +144,29 @@ class Keyring:
         return found
 
 
+class OtherKeyWantedError(Exception):
+    """The host no longer accepts the key that it accepted last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Offer:
+    """A key that may be tried. ``blob``: its public part, where that shows."""
+
+    name: str
+    blob: bytes | None
+    open: Callable[[], paramiko.PKey | str]
+
+
 class PublicKeys:
-    """Tries keys in OpenSSH's order, the inventory's own first.
+    """Tries keys: what the host accepted last, then in OpenSSH's order, the inventory's own first.
 
     It is given to Paramiko's client as its ``auth_strategy``.
     """
 
-    def __init__(self, target: str, hop: Hop, keyring: Keyring) -> None:
+    def __init__(self, target: str, hop: Hop, keyring: Keyring, *, foresees: bool) -> None:
+        """``foresees``: a session is wanted as soon as we are in."""
         self._target, self._hop, self._keyring = target, hop, keyring
+        self._accepted, self._foresees = keyring.accepted, foresees
         self._reasons: list[str] = []
 
     def authenticate(self, transport: Wire) -> None:
@@ -157,6 +174,7 @@ class PublicKeys:
 
         Raises:
             NotLetIn: no key was accepted.
+            OtherKeyWantedError: that which was accepted last is not; the connection is spoilt.
             ConnectionError: the connection broke.
         """
         from paramiko.ssh_exception import (
@@ -168,8 +186,10 @@ class PublicKeys:
         tried: list[str] = []
         agent = _agent(self._hop.agent_socket, self._reasons)
         try:
-            for name, key in self._keys(agent):
+            for name, key, is_last in self._keys(agent):
                 tried.append(name)
+                if is_last and self._foresees:
+                    transport.foresee()
                 _log.debug("%s: trying %s", self._hop.place, name)
                 try:
                     further = transport.offer(self._hop.user, key)
@@ -177,6 +197,9 @@ class PublicKeys:
                     self._reasons.append(f"it takes {', '.join(error.allowed_types)} only")
                     break
                 except AuthenticationException as error:
+                    if is_last and self._foresees:
+                        self._accepted.forget(self._hop)
+                        raise OtherKeyWantedError from error
                     if not transport.is_active():
                         self._reasons.append(f"it said: {error}")
                         break
@@ -187,6 +210,7 @@ class PublicKeys:
                         break
                     continue
                 if not further:
+                    self._accepted.keep(self._hop, key.asbytes())
                     return
                 self._reasons.append(f"after the key it also wants {', '.join(further)}")
                 break
@@ -202,26 +226,36 @@ class PublicKeys:
             ssh=self._hop.by_hand,
         )
 
-    def _keys(self, agent: _Agent | None) -> Iterator[tuple[str, paramiko.PKey]]:
+    def _keys(self, agent: _Agent | None) -> Iterator[tuple[str, paramiko.PKey, bool]]:
+        """Name and key, each opened when its turn comes; and whether it was accepted last."""
+        offers = [(self._accepted.is_last(self._hop, one.blob), one) for one in self._offers(agent)]
+        for is_last, offer in sorted(offers, key=lambda pair: not pair[0]):
+            key = offer.open()
+            if isinstance(key, str):
+                self._reasons.append(f"{offer.name}: {key}")
+            else:
+                yield offer.name, key, is_last
+
+    def _offers(self, agent: _Agent | None) -> Iterator[_Offer]:
         files = self._files()
         held = {key.asbytes(): key for key in agent.keys} if agent is not None else {}
         named = [file for file in files if file.path == self._hop.named_identity]
         for file in named:
             if file.blob not in held and not file.encrypted:
-                yield from self._from_file(file)
+                yield self._of_file(file)
         for file in files:
             if file.blob in held:
-                yield f"{file.path} (ssh-agent)", held.pop(file.blob)
+                yield _held(f"{file.path} (ssh-agent)", held.pop(file.blob))
                 files = [other for other in files if other is not file]
         if not self._hop.identities_only:
             for key in held.values():
-                yield f"{key.comment or key.get_name()} (ssh-agent)", key
+                yield _held(f"{key.comment or key.get_name()} (ssh-agent)", key)
         for file in files:
             if not file.encrypted and file not in named:
-                yield from self._from_file(file)
+                yield self._of_file(file)
         for file in files:
             if file.encrypted:
-                yield from self._from_file(file)
+                yield self._of_file(file)
 
     def _files(self) -> list[KeyFile]:
         named = self._hop.named_identity
@@ -231,12 +265,12 @@ class PublicKeys:
             self._reasons.append(f"{named}: no such file")
         return [file for file in found if file is not None]
 
-    def _from_file(self, file: KeyFile) -> Iterator[tuple[str, paramiko.PKey]]:
-        key = self._keyring.open(file)
-        if isinstance(key, str):
-            self._reasons.append(f"{file.path}: {key}")
-        else:
-            yield str(file.path), key
+    def _of_file(self, file: KeyFile) -> _Offer:
+        return _Offer(name=str(file.path), blob=file.blob, open=lambda: self._keyring.open(file))
+
+
+def _held(name: str, key: paramiko.PKey) -> _Offer:
+    return _Offer(name=name, blob=key.asbytes(), open=lambda: key)
 
 
 class _Agent:

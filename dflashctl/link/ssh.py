@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from paramiko.ssh_exception import SSHException
 
 from dflashctl.errors import DflashError, HostKeyUnknown, LinkLost, Unreachable
-from dflashctl.link.auth import Keyring, PublicKeys
+from dflashctl.link.auth import Keyring, OtherKeyWantedError, PublicKeys
 from dflashctl.link.dial import Dialled, dial, in_words
 from dflashctl.link.hostkeys import (
     HostName,
@@ -83,7 +83,7 @@ class SshHost:
         Raises:
             Unreachable, HostKeyProblem, NotLetIn: it cannot be made.
         """
-        return self._connection(target).wire
+        return self._connection(target, foresees=False).wire
 
     def session(self, target: str) -> Session:
         """A new session channel.
@@ -92,13 +92,13 @@ class SshHost:
             Unreachable, HostKeyProblem, NotLetIn: no connection can be made.
             LinkLost: the one that there is broke.
         """
-        self._connection(target)
+        self._connection(target, foresees=True)
         for connection in [one for one in self._open if one.wire.is_active()]:
             with contextlib.suppress(SessionRefusedError):
                 return self._session_over(connection, target)
         _log.debug("%s refuses a further session: one more connection", self.hop.place)
         with self._lock:
-            further = self._connect(target)
+            further = self._connect(target, foresees=True)
         try:
             return self._session_over(further, target)
         except SessionRefusedError as error:
@@ -142,7 +142,7 @@ class SshHost:
         for connection in list(self._open):
             connection.close()
 
-    def _connection(self, target: str) -> _Connection:
+    def _connection(self, target: str, *, foresees: bool) -> _Connection:
         with self._lock:
             if self._failure is not None:
                 # One dead host is waited for once, not once for each of its containers.
@@ -151,7 +151,7 @@ class SshHost:
                 if connection.wire.is_active():
                     return connection
             try:
-                return self._connect(target)
+                return self._connect(target, foresees=foresees)
             except DflashError as error:
                 self._failure = error
                 raise
@@ -162,8 +162,15 @@ class SshHost:
         except ConnectionError as error:
             raise LinkLost(target=target, address=self.hop.place, reason=str(error)) from error
 
-    def _connect(self, target: str) -> _Connection:
-        """A new connection, host key checked and let in."""
+    def _connect(self, target: str, *, foresees: bool) -> _Connection:
+        """A new connection, host key checked and let in. ``foresees``: a session is wanted."""
+        try:
+            return self._connect_with(target, foresees=foresees)
+        except OtherKeyWantedError:
+            _log.debug("%s: another key is wanted than last time", self.hop.place)
+            return self._connect_with(target, foresees=foresees)
+
+    def _connect_with(self, target: str, *, foresees: bool) -> _Connection:
         hop, name = self.hop, self.name
         known = read_known_hosts(hop.known_hosts)
         began = time.monotonic()
@@ -174,7 +181,7 @@ class SshHost:
             connection = _fabric(hop, ground, wires)
             policy = _Policy(target, self, known, self._recorded)
             connection.client.set_missing_host_key_policy(policy)
-            strategy = PublicKeys(target, hop, self._keyring)
+            strategy = PublicKeys(target, hop, self._keyring, foresees=foresees)
             connection.connect_kwargs["auth_strategy"] = strategy
             connection.open()
         except BaseException as error:

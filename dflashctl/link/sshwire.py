@@ -14,10 +14,11 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from paramiko import Transport
 from paramiko.ssh_exception import AuthenticationException, ChannelException, SSHException
+from paramiko.transport import ServiceRequestingTransport
 
 from dflashctl.link.dial import in_words
+from dflashctl.link.sshlogin import Foreseen, Login, service_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +39,7 @@ class SessionRefusedError(Exception):
     """The server opens no further channel; the connection is well."""
 
 
-class Wire(Transport):
+class Wire(ServiceRequestingTransport):
     """A connection to one sshd.
 
     Every call raises ConnectionError when the connection is gone, or nothing moves on it.
@@ -57,6 +58,8 @@ class Wire(Transport):
         self.channel_timeout = 2 * deadlines.answer_s
         self._words = self._stalled = ""
         self._cause: Exception | None = None
+        self._foresees = False
+        self._foreseen: list[Foreseen] = []
 
     def start_client(
         self, event: threading.Event | None = None, timeout: float | None = None
@@ -64,6 +67,23 @@ class Wire(Transport):
         """Agree on keys with the server."""
         with self.breaks(), Watchdog(self, timeout or self.deadlines.handshake_s):
             super().start_client(event)
+
+    def foresee(self) -> None:
+        """The next key is sure to be accepted: a first session is asked for along with it."""
+        self._foresees = True
+
+    def ensure_session(self) -> None:
+        """Ask for the login service, once. Whatever the answer, a login may follow at once."""
+        if not self.is_active() or not self.initial_kex_done:
+            raise SSHException("there is no connection")
+        if self.auth_handler is None:
+            self.auth_handler = Login(self, self._on_login)
+            transport: Any = self  # Paramiko's own sending is not in its stubs
+            transport._send_message(service_request())
+
+    def _on_login(self) -> None:
+        if self._foresees:
+            self._foreseen.append(Foreseen(self.open_session))
 
     def offer(self, user: str, key: paramiko.PKey) -> list[str]:
         """Offer a key.
@@ -92,7 +112,11 @@ class Wire(Transport):
     def session(self) -> Session:
         """A session for one program. Raises SessionRefusedError."""
         with self.breaks(), Watchdog(self, self.deadlines.answer_s):
-            return Session(self, self.open_session())
+            try:
+                foreseen = self._foreseen.pop()
+            except IndexError:
+                return Session(self, self.open_session())
+            return Session(self, foreseen.channel())
 
     def tunnel(self, host: str, port: int) -> Tunnel:
         """A connection from the server to somewhere else. Raises SessionRefusedError."""
