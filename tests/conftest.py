@@ -51,9 +51,23 @@ class Lab:
 def pytest_configure() -> None:
     """Settle where the lab is kept, before tests get a HOME of their own."""
     os.environ["DFLASHCTL_LAB_CACHE"] = str(cache_folder())
-    # A shell starts what it runs in the background deaf to Ctrl-C, and so its children.
+    # A shell starts what it runs in the background deaf to Ctrl-C, nohup to a hang-up: and so
+    # all children.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    _judge_no_example_by_the_clock()
+
+
+def _judge_no_example_by_the_clock() -> None:
+    """A busy machine is slow, and no property is false for it."""
+    try:
+        from hypothesis import HealthCheck, settings
+    except ImportError:  # the trainer's tests run without it
+        return
+    settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("busy")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

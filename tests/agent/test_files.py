@@ -126,7 +126,8 @@ def test_nothing_is_put_in_place_when_one_of_several_cannot_be(state, tmp_path) 
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
     names=st.lists(

@@ -7,7 +7,7 @@ import re
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dflashctl.agent.lines import Lines
@@ -372,7 +372,6 @@ TOKENS = [
 OUTPUT = st.lists(st.one_of(st.sampled_from(TOKENS), st.binary(max_size=6)), max_size=60)
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(OUTPUT, st.lists(st.integers(0, 400), max_size=8))
 def test_no_output_can_make_it_fail_and_pieces_do_not_matter(
     parts: list[bytes], cuts: list[int]
@@ -387,7 +386,6 @@ def test_no_output_can_make_it_fail_and_pieces_do_not_matter(
         assert all(isinstance(value, float) for value in point.values())
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(st.text(max_size=300))
 def test_any_line_can_be_read(line: str) -> None:
     read_line(line)

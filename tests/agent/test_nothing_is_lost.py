@@ -224,7 +224,6 @@ def kind(request: pytest.FixtureRequest) -> Iterator[str]:
 @given(steps=steps)
 @settings(
     max_examples=25,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_no_complete_checkpoint_is_lost_except_by_a_purge_that_was_asked_for(

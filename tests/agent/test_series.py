@@ -7,7 +7,7 @@ import math
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dflashctl.agent.seen import MetricsSeen
@@ -62,7 +62,6 @@ def test_its_size_does_not_grow_with_the_run(steps: int) -> None:
     assert len(seen(series).loss_trend) <= 30
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(st.lists(st.floats(0.1, 100), min_size=1, max_size=300))
 def test_the_bins_means_are_those_of_all_points(losses: list[float]) -> None:
     series = Series()
@@ -135,7 +134,6 @@ def test_a_record_of_another_kind_is_no_metrics(record: dict) -> None:
     assert read_progress(record) is None
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(st.lists(st.floats(-1e9, 1e9), min_size=1))
 def test_half_lies_on_either_side_of_a_median(values: list[float]) -> None:
     middle = median(values)

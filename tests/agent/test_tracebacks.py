@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dflashctl.agent.tracebacks import LONGEST, MOST, Errors
@@ -70,7 +70,6 @@ def test_what_never_ends_takes_limited_room() -> None:
     assert len(found(many)) == MOST
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(st.lists(st.sampled_from([*CHAINED.splitlines(), "[rank1]: x", "1: Error: y", ""])))
 def test_lines_in_any_order_do_no_harm(lines: list[str]) -> None:
     found("\n".join(lines))

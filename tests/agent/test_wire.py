@@ -43,7 +43,7 @@ def values(kind: Any) -> st.SearchStrategy[Any]:
     return scalars.get(kind, st.from_type(kind))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.data())
 @pytest.mark.parametrize("kind", MESSAGES, ids=lambda kind: kind.__name__)
 def test_every_message_comes_back_as_it_was_sent(kind: Any, data: st.DataObject) -> None:

@@ -38,7 +38,7 @@ def solved(lengths, counts, packing):
     return 1 / (share @ closes), (share @ padded) / (share @ closes)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.dictionaries(st.integers(1, 40), st.integers(1, 100), min_size=1, max_size=5),
     st.integers(1, 200),

@@ -28,7 +28,7 @@ def histogram_of(counted):
     )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     small(20),
     st.integers(1, 2000),
@@ -82,7 +82,7 @@ def between(whole, place):
     return range(int(whole.lengths[place - 1]) + 1, int(whole.lengths[place]) + 1)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     small(8),
     st.integers(60, 2000),

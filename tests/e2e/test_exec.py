@@ -191,7 +191,8 @@ class Kept:
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(words=st.lists(WORDS, max_size=6), given=st.binary(max_size=99))
 def test_any_words_and_any_bytes_arrive_as_they_are(

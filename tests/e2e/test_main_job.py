@@ -288,7 +288,7 @@ def test_nvidia_smi_that_answers_fails_or_hangs(job: Job) -> None:
     done = job.dflashctl("status")
     assert "not responding" in done.stdout
     assert done.returncode == 5
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 30
 
 
 def test_any_word_and_any_value_reach_the_trainer_byte_for_byte(job: Job) -> None:

@@ -40,7 +40,8 @@ def box(lab: Lab, work: Path) -> Iterator[Transport]:
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(words=st.lists(WORDS, max_size=6))
 def test_any_argv_arrives_in_the_container_byte_for_byte(box: Transport, words: list[str]) -> None:

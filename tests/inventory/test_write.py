@@ -79,7 +79,7 @@ NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,5}", fullmatch=True)
 COMMENTS = st.sampled_from(["", "  # why", "\n# above"])
 
 
-@settings(max_examples=20, deadline=None)  # PyYAML reads each file several times
+@settings(max_examples=20)  # PyYAML reads each file several times
 @given(
     st.dictionaries(NAMES, st.lists(st.tuples(NAMES, COMMENTS), unique_by=lambda one: one[0])),
     st.sampled_from([2, 4]),

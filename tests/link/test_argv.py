@@ -50,7 +50,7 @@ def echoed(transport: Transport, argv: Words) -> Words:
     return tuple(word.decode() for word in said.split(b"\0")[:-1])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(argv=argvs)
 def test_on_this_machine(argv: Words):
     with Connections() as connections:
@@ -60,7 +60,8 @@ def test_on_this_machine(argv: Words):
 
 # The fixtures hold a server and a configuration that no example changes.
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(argv=argvs)
 def test_over_ssh(sshd: Sshd, connections: Connections, argv: Words):

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dflashctl.agent.seen import Observed
@@ -15,7 +15,6 @@ def shown(seen: Observed) -> dict[str, list[str]]:
     return dict(metric_lines(seen))
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(st.lists(st.floats(-1e6, 1e6), max_size=60))
 def test_a_curve_has_a_step_for_each_value(values: list[float]) -> None:
     curve = sparkline(values)

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dflashctl.view.plot import plot
 
 
-@settings(deadline=None)  # the machine may be busy
 @example([(0.0, 0.0), (1.1e-308, 0.0)], 20)
 @example([(0.0, -1.7e308), (1.0, 1.7e308)], 20)
 @example([(0.0, 0.0), (1.0, 5e-324)], 20)
