@@ -34,11 +34,12 @@ def status(
     """
     from dflashctl.cli.health import exit_code, report
     from dflashctl.errors import worst
+    from dflashctl.inventory.select import in_short
     from dflashctl.link.fanout import each
     from dflashctl.plan.look import look_for
     from dflashctl.plan.model import Desired
     from dflashctl.view import json
-    from dflashctl.view.status import show_status
+    from dflashctl.view.fleet import show_status
 
     call = begin(ctx, "status", as_json)
     targets = call.targets(target, everything=everything)
@@ -47,8 +48,7 @@ def status(
         from dflashctl.cli.watch import watch
 
         return watch(call, targets, lambda one: look_for(Desired(playbook=job, target=one)))
-    names = ", ".join(one.name for one in targets)
-    with call.reach() as reach, call.screen.waiting(f"looking at {names}"):
+    with call.reach() as reach, call.screen.waiting(f"looking at {in_short(targets)}"):
 
         def seen_at(one: Target) -> Observed:
             look = look_for(Desired(playbook=job, target=one))
@@ -65,5 +65,5 @@ def status(
         shapes = {one.target: json.status_object(one) for one in reports}
         call.screen.write(json.envelope("status", code, shapes, again=call.screen.again()))
     else:
-        show_status(call.screen, reports)
+        show_status(call.screen, reports, call.inventory.groups)
     return code

@@ -97,9 +97,11 @@ class Watcher:
 
 def watch(call: Call, targets: Sequence[Target], look: Callable[[Target], Look]) -> int:
     """Show the state of the targets again and again; 130 after Ctrl-C."""
+    from dflashctl.inventory.select import in_short
+
     watchers = [Watcher(target, look(target), call.reach) for target in targets]
     try:
-        with call.screen.waiting(f"looking at {', '.join(target.name for target in targets)}"):
+        with call.screen.waiting(f"looking at {in_short(targets)}"):
             for watcher in watchers:
                 watcher.first.wait()
         if call.json:
@@ -135,7 +137,7 @@ def _blocks(call: Call, watchers: Sequence[Watcher]) -> None:
 
     while True:
         reports = tuple(watcher.report() for watcher in watchers)
-        call.screen.show(screenful(reports, call.screen.out))
+        call.screen.show(screenful(reports, call.screen.out, call.inventory.groups))
         call.screen.write("\n")
         rest(EVERY_S)
 
@@ -144,7 +146,7 @@ def _screen(call: Call, watchers: Sequence[Watcher]) -> None:
     """A screen of its own that is drawn anew every second."""
     from dflashctl.view.live import live_screen
 
-    with live_screen(call.screen) as draw:
+    with live_screen(call.screen, call.inventory.groups) as draw:
         while True:
             draw(tuple(watcher.report() for watcher in watchers))
             rest(1.0)

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from dflashctl.inventory.model import Inventory, Target
 
+_FEW = 4
+
 
 def select(inventory: Inventory, names: Sequence[str], *, everything: bool) -> tuple[Target, ...]:
     """The targets of these names and groups, each once, in the file's order.
@@ -63,3 +65,9 @@ def _unnamed(inventory: Inventory, full_names: list[str]) -> str:
     if len(full_names) > 1:
         raise AmbiguousTarget(name="", candidates=tuple(full_names))
     return full_names[0]
+
+
+def in_short(targets: Sequence[Target]) -> str:
+    """A few by name, many by their number."""
+    few = len(targets) <= _FEW
+    return ", ".join(one.name for one in targets) if few else f"{len(targets)} targets"

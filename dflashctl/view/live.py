@@ -6,13 +6,14 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from dflashctl.view.fleet import alike, overview
 from dflashctl.view.gpus import gpu_lines
 from dflashctl.view.sanitize import clean, one_line
-from dflashctl.view.status import details, fits, rows_of
+from dflashctl.view.status import details
 from dflashctl.view.words import words_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from rich.console import Console, Group, RenderableType
 
@@ -24,7 +25,9 @@ WIDE = 130
 
 
 @contextmanager
-def live_screen(screen: Screen) -> Iterator[Callable[[tuple[Report, ...]], None]]:
+def live_screen(
+    screen: Screen, groups: Mapping[str, tuple[str, ...]]
+) -> Iterator[Callable[[tuple[Report, ...]], None]]:
     """A screen of its own; what is given draws it anew."""
     from rich.console import Group
     from rich.live import Live
@@ -33,11 +36,11 @@ def live_screen(screen: Screen) -> Iterator[Callable[[tuple[Report, ...]], None]
     live = Live(console=screen.out, screen=True, auto_refresh=False, vertical_overflow="crop")
 
     def draw(reports: tuple[Report, ...]) -> None:
-        parts: list[RenderableType] = [screenful(reports, screen.out), Text()]
-        for report in reports:
-            if report.error is not None:
-                words = words_for(report.error)
-                parts.append(Text(one_line(words.message), style="red"))
+        parts: list[RenderableType] = [screenful(reports, screen.out, groups), Text()]
+        for first, *others in alike(reports):
+            assert first.error is not None, "only those with one are told"
+            more = f" (and so on {len(others)} more)" if others else ""
+            parts.append(Text(f"{one_line(words_for(first.error).message)}{more}", style="red"))
         clock = f"{datetime.now(UTC):%H:%M:%S} UTC"
         parts.append(Text(f"{clock}, every 2 s; Ctrl-C ends the watching", style="dim"))
         live.update(Group(*parts), refresh=True)
@@ -46,19 +49,15 @@ def live_screen(screen: Screen) -> Iterator[Callable[[tuple[Report, ...]], None]
         yield draw
 
 
-def screenful(reports: tuple[Report, ...], console: Console) -> Group:
+def screenful(
+    reports: tuple[Report, ...], console: Console, groups: Mapping[str, tuple[str, ...]]
+) -> Group:
     """A status as something to draw again and again; errors are in it."""
     from rich.console import Group
-    from rich.text import Text
 
-    rows = rows_of(reports)
-    if len(reports) > 1 and fits(console, rows):
-        return Group(rows)
-    parts: list[RenderableType] = []
-    for report in reports:
-        drawn = _beside(report) if console.width >= WIDE else details(report)
-        parts += [Text(), drawn] if parts else [drawn]
-    return Group(*parts)
+    if len(reports) > 1:
+        return Group(*overview(console, reports, groups))
+    return Group(_beside(reports[0]) if console.width >= WIDE else details(reports[0]))
 
 
 def _beside(report: Report) -> RenderableType:

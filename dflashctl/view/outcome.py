@@ -21,9 +21,15 @@ if TYPE_CHECKING:
     from dflashctl.view.again import Again
     from dflashctl.view.console import Screen
 
+# So many further targets of an error are named; a dead host may have a hundred.
+_NAMED = 3
 
-def show_error(screen: Screen, error: DflashError) -> None:
-    """What happened, the particulars, and the next thing to do, on standard error."""
+
+def show_error(screen: Screen, error: DflashError, others: tuple[str, ...] = ()) -> None:
+    """What happened, the particulars, and the next thing to do, on standard error.
+
+    ``others``: further targets where it is the same.
+    """
     from rich.text import Text
 
     from dflashctl.view.sanitize import clean
@@ -37,6 +43,9 @@ def show_error(screen: Screen, error: DflashError) -> None:
         if not text.lstrip().startswith("|"):  # what a run printed is left as it is
             text = again.repeated_in(text)
         screen.flow(screen.err, Text("  " + " " * indent), Text(text.lstrip()))
+    if others:
+        some = ", ".join(map(one_line, others[:_NAMED])) + (", ..." * (len(others) > _NAMED))
+        screen.flow(screen.err, Text("  "), Text(f"the same on {len(others)} more: {some}"))
     screen.flow(screen.err, Text("  "), Text(again.repeated_in(one_line(words.next)), style=ACCENT))
 
 

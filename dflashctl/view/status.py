@@ -10,7 +10,6 @@ from dflashctl.view import figures
 from dflashctl.view.console import ACCENT
 from dflashctl.view.gpus import gpu_lines, gpus_in_short
 from dflashctl.view.metrics import in_short, metric_lines
-from dflashctl.view.outcome import show_error
 from dflashctl.view.sanitize import clean, one_line
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from dflashctl.agent.seen import BucketsSeen, DiskSeen, Observed, OptimizerSeen
     from dflashctl.agent.watching import RestartSeen
     from dflashctl.errors import DflashError
-    from dflashctl.view.console import Screen
 
 _STYLES = {
     "RUNNING": "green",
@@ -118,23 +116,6 @@ def disk_shown(seen: Observed) -> DiskSeen | None:
     return seen.disks[0] if seen.disks else None
 
 
-def show_status(screen: Screen, reports: tuple[Report, ...]) -> None:
-    """The answer of ``status``, on standard output; what to do about errors beside it."""
-    from rich.text import Text
-
-    rows = rows_of(reports)
-    if len(reports) > 1 and fits(screen.out, rows):
-        screen.show(rows)
-    else:
-        for number, report in enumerate(reports):
-            if number:
-                screen.show(Text())
-            screen.show(details(report))
-    for report in reports:
-        if report.error is not None:
-            show_error(screen, report.error)
-
-
 def fits(console: Console, table: Table, beside: int = 0) -> bool:
     """Whether it can be drawn without cutting anything short, ``beside`` so many columns."""
     from rich.measure import Measurement
@@ -143,18 +124,27 @@ def fits(console: Console, table: Table, beside: int = 0) -> bool:
     return Measurement.get(console, roomy, table).maximum + beside <= console.width
 
 
-def _state(report: Report) -> Text:
-    from rich.text import Text
-
+def state_word(report: Report) -> str:
+    """The state in a word: the agent's own, or what the way to it makes of it."""
     if report.seen is not None:
         stalled = any(verdict.code == "stalled" for verdict in report.verdicts)
-        word: str = "STALLED" if stalled else report.seen.state
-    elif report.error is not None and report.error.code in ("unreachable", "link_lost"):
-        word = "UNREACHABLE"
-    else:
-        word = "unknown"
-    style = _STYLES.get(word, "red" if report.seen is None else "")
-    text = Text(word, style=f"bold {style}".strip())
+        return "STALLED" if stalled else report.seen.state
+    if report.error is not None and report.error.code in ("unreachable", "link_lost"):
+        return "UNREACHABLE"
+    return "unknown"
+
+
+def style_of(word: str) -> str:
+    """How a state's word is drawn."""
+    return _STYLES.get(word, "red" if word == "unknown" else "")
+
+
+def state_text(report: Report) -> Text:
+    """The state with what speaks against it, or with the last one known."""
+    from rich.text import Text
+
+    word = state_word(report)
+    text = Text(word, style=f"bold {style_of(word)}".strip())
     if report.last is not None and report.seen is None:
         text.append(f", {report.last.state} {figures.duration(report.last_age_s)} ago")
     for verdict in report.verdicts:
@@ -173,7 +163,7 @@ def details(report: Report, without: str = "") -> Table:
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     table.add_row("target", Text(one_line(report.target), style=f"bold {ACCENT}"))
-    table.add_row("state", _state(report))
+    table.add_row("state", state_text(report))
     if report.error is not None:
         table.add_row("error", Text(report.error.code.replace("_", " ")))
     seen = report.seen or report.last
@@ -203,7 +193,7 @@ def _facts(seen: Observed) -> Iterable[tuple[str, list[str]]]:
         if run.started_at is not None:
             yield "since", [f"{figures.moment(run.started_at)}{_elapsed(run)}"]
         if run.ended_at is not None:
-            yield "ended", [f"{figures.moment(run.ended_at)}, {_ending(run)}"]
+            yield "ended", [f"{figures.moment(run.ended_at)}, {ending(run)}"]
     yield from metric_lines(seen)
     if seen.gpus is not None:
         yield "GPUs", gpu_lines(seen)
@@ -243,7 +233,7 @@ def _session(seen: Observed) -> str:
     return f"{seen.session.name}{kind}{f', {watched} attached' if watched else ''}"
 
 
-def _ending(run: RunShown) -> str:
+def ending(run: RunShown) -> str:
     """How a run ended: exit code, signal, or the kernel's memory killer."""
     parts = []
     if run.oom:
@@ -285,7 +275,7 @@ def rows_of(reports: tuple[Report, ...]) -> Table:
     table.add_column("CHECKPOINTS")
     for report in reports:
         first = Text(one_line(report.target), style=f"bold {ACCENT}")
-        cells = [first.append("\n").append_text(_state(report))]
+        cells = [first.append("\n").append_text(state_text(report))]
         if report.seen is not None:
             columns = (_run_in_short(report.seen), gpus_in_short(report.seen),
                        _store_in_short(report.seen))  # fmt: skip
@@ -301,7 +291,7 @@ def _run_in_short(seen: Observed) -> list[str]:
     if run is None:
         return ["-"]
     if run.ended_at is not None:
-        how = f"{_ending(run)}, {_ago(seen, run.ended_at)}"
+        how = f"{ending(run)}, {_ago(seen, run.ended_at)}"
     else:
         pid = "" if run.pid is None else f"pid {run.pid}, "
         how = f"{pid}{figures.duration(run.elapsed_s)}"

@@ -124,7 +124,9 @@ def test_many_targets_are_rows_that_fit(world: World, width: str) -> None:
     world.unreachable["kpro6/eval"] = DOWN
     result = world.run("status", "--all")
     lines = result.out.splitlines()
-    assert lines[0].split() == ["TARGET", "RUN", "GPUS", "CHECKPOINTS"]
+    assert lines[0] == "4 targets: 3 running, 1 unreachable"
+    assert lines[2].split() == ["TARGET", "RUN", "GPUS", "CHECKPOINTS"]
+    assert lines[3] == "kpro6/eval    unreachable"  # the sick come first
     assert max(map(len, lines)) <= int(width)
     assert all(line == line.rstrip() for line in lines)
     assert result.out.count(RUNNING.id) == 3
@@ -138,6 +140,29 @@ def test_many_targets_on_a_narrow_terminal_are_lists(world: World) -> None:
     result = world.run("status", "--all")
     assert max(map(len, result.out.splitlines())) <= 40
     assert result.out.count("RUNNING") == 4
+
+
+def test_a_dead_host_of_many_is_told_once(world: World) -> None:
+    world.answers = [BUSY]
+    names = [f"c{n}" for n in range(40)]
+    inside = "".join(f"      {name}: {{vmid: {n}}}\n" for n, name in enumerate(names, 100))
+    hosts = world.cwd / "inventory" / "hosts.yml"
+    hosts.write_text(
+        "version: 1\nhosts:\n  dead:\n    address: 192.0.2.9\n    containers:\n" + inside
+        + "  alive:\n    address: 192.0.2.8\n    containers:\n" + inside
+    )  # fmt: skip
+    for name in ("dead", *(f"dead/{name}" for name in names)):
+        world.unreachable[name] = Unreachable(
+            target=name, address="192.0.2.9", reason="no route to host"
+        )
+    result = world.run("status", "--all")
+    assert result.code == 69
+    assert result.out.startswith("82 targets: 41 running, 41 unreachable\n")
+    assert len(result.out.splitlines()) < 10
+    assert result.err.count("error:") == 1
+    assert "the same on 40 more: dead/c0, dead/c1, dead/c2, ...\n" in result.err
+    targets = json.loads(world.run("status", "--all", "--json").out)["targets"]
+    assert next(iter(targets)) == "dead"  # the inventory's order
 
 
 def test_the_worst_of_several_counts_and_the_others_are_still_shown(world: World) -> None:

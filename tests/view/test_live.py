@@ -17,7 +17,7 @@ SEEN = replace(BUSY, metrics=METRICS)
 def drawn(report: Report, width: int) -> list[str]:
     console = Console(file=io.StringIO(), width=width, color_system=None)
     with console.capture() as caught:
-        console.print(screenful((report,), console))
+        console.print(screenful((report,), console, {}))
     return caught.get().splitlines()
 
 
