@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from dflashctl.inventory.model import SshAddress, Target
     from dflashctl.link.client import Agent
     from dflashctl.link.connect import Question
+    from dflashctl.link.deadlines import Deadlines
     from dflashctl.link.hostkeys import Recorded
     from dflashctl.link.ssh import SshHost
     from dflashctl.link.sshconfig import Hop
@@ -23,7 +24,7 @@ class Reach:
     The screen does not move while a passphrase is asked for.
     """
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: Screen, deadlines: Deadlines | None = None) -> None:
         from dflashctl.link.auth import ask_on_terminal
         from dflashctl.link.connect import Connections
 
@@ -36,7 +37,7 @@ class Reach:
 
             say_taken(screen, key)
 
-        self._connections = Connections(ask, recorded=recorded)
+        self._connections = Connections(ask, deadlines, recorded)
 
     def __enter__(self) -> Self:
         self._connections.__enter__()

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 Question = Look | Logs | ListRuns | RecallRun
 # With the loader it fits into a packet of 35,000 bytes, which every sshd takes.
 _LONGEST_WORD = 24_000
-_USUAL = Deadlines()
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -44,14 +43,14 @@ class Connections:
     def __init__(
         self,
         ask: Callable[[str], str | None] = ask_on_terminal,
-        deadlines: Deadlines = _USUAL,
+        deadlines: Deadlines | None = None,
         recorded: Callable[[Recorded], None] = lambda _: None,
     ) -> None:
         """``ask`` shows a prompt for a passphrase; None is the answer without a terminal.
 
         ``recorded`` is told of each host key that was not known, and was taken.
         """
-        self.deadlines = deadlines
+        self.deadlines = deadlines or Deadlines()
         self._keyring, self._recorded = Keyring(ask), recorded
         self._lock = threading.Lock()
         self._resolved: dict[SshAddress, Hop] = {}

@@ -30,12 +30,16 @@ class Direction:
         bytes_per_s: how many fit through; None: as many as come.
         cut_after: all connections are cut once that many bytes have passed, in all.
         count: how many bytes have passed.
+        pieces: how many pieces, as they were received, came to be passed on.
+        before: called with a piece's number, from 1, before it is passed on.
     """
 
     delay_s: float = 0.0
     bytes_per_s: float | None = None
     cut_after: int | None = None
     count: int = 0
+    pieces: int = 0
+    before: Callable[[int], None] | None = None
 
 
 @dataclass(slots=True)
@@ -106,6 +110,14 @@ class Proxy:
             gone, self._open = self._open, []
         for end in gone:
             _reset(end)
+
+    def end(self) -> None:
+        """End every open connection in order, on both sides. New ones are taken."""
+        with self._lock:
+            for end in self._open:
+                with contextlib.suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
+            self._open = []
 
     def fall_silent(self) -> None:
         """Swallow all that comes from now on, both ways; nobody is told."""
@@ -178,6 +190,9 @@ class Proxy:
         while (item := road.get()) != _END:
             due, trips, data = item
             time.sleep(max(0.0, due - time.monotonic()))
+            way.pieces += 1
+            if way.before is not None:
+                way.before(way.pieces)
             if broken or self._silent.is_set():
                 continue
             cut = way.cut_after is not None and way.count + len(data) >= way.cut_after
