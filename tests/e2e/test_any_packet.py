@@ -73,7 +73,9 @@ class Line:
         environ = {**self.job.environment, "NO_COLOR": "1"}
         if inventory is not None:
             environ["DFLASHCTL_INVENTORY"] = inventory
-        call = Call(environ=environ, cwd=self.job.folder, way=lambda screen: Reach(screen, DEADLINES))
+        call = Call(
+            environ=environ, cwd=self.job.folder, way=lambda screen: Reach(screen, DEADLINES)
+        )
         out, err, began = io.StringIO(), io.StringIO(), time.monotonic()
         with redirect_stdout(out), redirect_stderr(err):
             code = main(words, call)
