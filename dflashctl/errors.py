@@ -25,6 +25,7 @@ fixes its exit code and the ``error.code`` that ``--json`` shows.
     ├── NothingRuns                   3
     ├── NoOptimizer                   3   no detached bucket optimiser to fetch from
     ├── Refused                       65  preflight; nothing was touched
+    ├── HeldBack                      65  nothing was touched, as another target stands in the way
     ├── Unverified                    66  begun, but the new run could not be started or verified
     ├── Unreachable                   69
     │   └── LinkLost                      the connection died in the middle
@@ -317,6 +318,23 @@ class Refused(DflashError):
     code = "refused"
     target: str
     refusals: tuple[Refusal, ...]
+
+
+@dataclass(eq=False, kw_only=True)
+class HeldBack(DflashError):
+    """Nothing speaks against it here, but the verb is for all of its targets or for none.
+
+    Attributes:
+        against: those that stand in the way, each with an error of its own.
+        ready: those that were ready, this one among them.
+    """
+
+    exit_code = 65
+    code = "held_back"
+    target: str
+    verb: str
+    against: tuple[str, ...]
+    ready: tuple[str, ...]
 
 
 @dataclass(eq=False, kw_only=True)

@@ -48,6 +48,8 @@ VALUES: dict[str, Any] = {
     "close": ("dflash",),
     "candidates": ("kpro6/dflash", "kpro7/dflash"),
     "named": ("kpro6/dflash", "kpro6/eval"),
+    "against": ("kpro6/eval",),
+    "ready": ("kpro6/dflash",),
     "looked_in": ("/home/ada/work/inventory", "/home/ada/.config/dflashctl/inventory"),
     "path": Path("playbooks/deploy.yml"),
     "holder": "ada@desk",

@@ -24,7 +24,7 @@ def attach(
     from dflashctl.plan.steps import lives, what_was
 
     call = begin(ctx, "attach", as_json=False)
-    desired = call.desired(target, playbook)
+    (desired,) = call.desired((call.target(target),), playbook)
     session, name = desired.playbook.session, desired.target.name
     terminal.require("attach")
     look = terminal.look(call, desired)

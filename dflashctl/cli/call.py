@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,13 +11,15 @@ from typing import TYPE_CHECKING, Literal
 from dflashctl.cli.reach import Reach
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     import typer
 
-    from dflashctl.agent.protocol import Look, Who
+    from dflashctl.agent.protocol import FileWanted, Look, Who
     from dflashctl.agent.seen import Observed
+    from dflashctl.cli.memory import Kind
     from dflashctl.inventory.model import Inventory, Target
     from dflashctl.link.client import Agent
     from dflashctl.link.connect import Question
@@ -39,11 +42,12 @@ class Call:
         way: makes the ways to the targets.
         inventory_path: what -i says.
         playbook_path: what -p says.
-        target_said: what -t says, if it says one thing.
+        said: the targets as -t names them; everything_said: --all was typed.
         debug: show tracebacks and the parts' logs.
         color: what --color says.
         command: the verb.
         json: answer with a JSON object.
+        noting: held while names are kept in mind.
     """
 
     environ: Mapping[str, str]
@@ -51,18 +55,20 @@ class Call:
     way: Callable[[Screen], Reach] = field(default=Reach)
     inventory_path: str | None = None
     playbook_path: str | None = None
-    target_said: str = ""
+    said: tuple[str, ...] = ()
+    everything_said: bool = False
     debug: bool = False
     color: Color = "auto"
     command: str = ""
     json: bool = False
+    noting: threading.Lock = field(default_factory=threading.Lock)
 
     @cached_property
     def screen(self) -> Screen:
         """The terminal, or what stands in for it."""
         from dflashctl.view.console import Screen
 
-        return Screen(self.color, self.environ, lambda: self.same_again(self.target_said))
+        return Screen(self.color, self.environ, self.same_again)
 
     @cached_property
     def inventory(self) -> Inventory:
@@ -97,23 +103,20 @@ class Call:
         from dflashctl.inventory.select import select
 
         chosen = select(self.inventory, names or (), everything=everything)
-        self.target_said = names[0] if names and len(names) == 1 else ""
+        self.said, self.everything_said = tuple(names or ()), everything
         return chosen
 
-    def desired(self, names: Sequence[str] | None, playbook: str | None) -> Desired:
-        """The one target and the job, for verbs that start nothing.
-
-        Raises:
-            TooManyTargets: the names stand for more than one.
-        """
+    def desired(self, chosen: Sequence[Target], playbook: str | None) -> tuple[Desired, ...]:
+        """The job on each of the targets, for verbs that start nothing."""
         from dflashctl.plan.model import Desired
 
-        return Desired(playbook=self.outline(playbook), target=self.target(names))
+        job = self.outline(playbook)
+        return tuple(Desired(playbook=job, target=target) for target in chosen)
 
-    def desired_run(self, names: Sequence[str] | None, playbook: str | None) -> Desired:
+    def desired_run(self, chosen: Sequence[Target], playbook: str | None) -> tuple[Desired, ...]:
         """The same with all that a new run needs: its files' hashes, its secrets, its id.
 
-        Raises:
+        What is the same for all is read once. Raises:
             MissingSetting: the playbook does not say what to run.
             SourceUnreadable: a file to push cannot be read.
             BadBuckets: the file of boundaries is none.
@@ -126,24 +129,29 @@ class Call:
         from dflashctl.playbook.payload import read_payload
         from dflashctl.playbook.secrets import read_secrets
 
-        target = self.target(names)
         self.playbook_path = playbook
         job, boundaries = _whole(find_playbook(playbook, self.environ, self.cwd))
         if job.run is None:
             raise MissingSetting(verb=self.command, setting="run", path=job.path)
-        return Desired(
-            playbook=job,
-            target=target,
-            files=read_payload(job.files),
-            secrets=read_secrets(job.run, self.environ),
-            run_id=self.new_run_id(job.name),
-            source=read_source(job),
-            boundaries=boundaries,
-            watch=read_watch(job.watch, self.environ),
+        files, source = read_payload(job.files), read_source(job)
+        secrets = read_secrets(job.run, self.environ)
+        watch = read_watch(job.watch, self.environ)
+        wanted = tuple(
+            Desired(
+                playbook=job,
+                target=target,
+                files=files,
+                secrets=secrets,
+                source=source,
+                boundaries=boundaries,
+                watch=watch,
+            )
+            for target in chosen
         )
+        return self.with_new_ids(wanted)
 
-    def desired_play(self, names: Sequence[str] | None, file: str) -> Desired:
-        """The target and what the steps of a playbook need: files and secrets only for some.
+    def desired_play(self, chosen: Sequence[Target], file: str) -> tuple[Desired, ...]:
+        """The targets and what the steps of a playbook need: files and secrets only for some.
 
         Raises:
             MissingSetting: the playbook has no steps, or starts what it does not say.
@@ -162,25 +170,35 @@ class Call:
             raise MissingSetting(verb=self.command, setting="steps", path=job.path)
         verbs = {step.do for step in job.steps}
         if "start" in verbs:
-            return replace(self.desired_run(names, file), archive=archive)
-        target = self.target(names)
+            return tuple(replace(one, archive=archive) for one in self.desired_run(chosen, file))
         about_files = any(step.when.files_changed is not None for step in job.steps)
-        if not (about_files or "push" in verbs):
-            return Desired(playbook=job, target=target, archive=archive)
-        from dflashctl.playbook.payload import read_payload
+        files: tuple[FileWanted, ...] = ()
+        if about_files or "push" in verbs:
+            from dflashctl.playbook.payload import read_payload
 
-        job, _ = _whole(job.path)
-        files = read_payload(job.files)
-        return Desired(playbook=job, target=target, files=files, archive=archive)
+            job, _ = _whole(job.path)
+            files = read_payload(job.files)
+        return tuple(
+            Desired(playbook=job, target=target, files=files, archive=archive) for target in chosen
+        )
 
-    def new_run_id(self, job: str) -> str:
-        """An id for a run that begins now."""
+    @staticmethod
+    def with_new_ids(wanted: tuple[Desired, ...]) -> tuple[Desired, ...]:
+        """The same with ids for runs that begin now, each another one.
+
+        Two targets may share a machine: a host, and a container on it.
+        """
         import secrets
+        from dataclasses import replace
         from datetime import UTC, datetime
 
         from dflashctl.agent.ids import run_id
 
-        return run_id(job, datetime.now(UTC), secrets.choice)
+        now = datetime.now(UTC)
+        ids: dict[str, None] = {}
+        while len(ids) < len(wanted):
+            ids[run_id(wanted[0].playbook.name, now, secrets.choice)] = None
+        return tuple(replace(one, run_id=new) for one, new in zip(wanted, ids, strict=True))
 
     def target(self, names: Sequence[str] | None) -> Target:
         """The one target that is meant. Raises TooManyTargets, and what `targets` raises."""
@@ -191,15 +209,29 @@ class Call:
             raise TooManyTargets(verb=self.command, named=tuple(target.name for target in chosen))
         return chosen[0]
 
-    def same_again(self, target: str) -> Again:
-        """How to type a further command for this job, with the options that were given."""
+    def same_again(self, target: str = "") -> Again:
+        """How to type a further command for this job, with the options that were given.
+
+        ``target``: on that one only.
+        """
         from dflashctl.view.again import Again
 
-        return Again(target=target, inventory=self.inventory_path, playbook=self.playbook_path)
+        return Again(
+            targets=(target,) if target else self.said,
+            everything=self.everything_said and not target,
+            inventory=self.inventory_path,
+            playbook=self.playbook_path,
+        )
 
     def reach(self) -> Reach:
         """The ways to the targets; a context manager."""
         return self.way(self.screen)
+
+    def waiting_for(self, what: str, wanted: Sequence[Desired]) -> AbstractContextManager[None]:
+        """A sign beside ``what`` and the targets, while something is awaited of them."""
+        from dflashctl.inventory.select import in_short
+
+        return self.screen.waiting(f"{what} {in_short([one.target for one in wanted])}")
 
     @contextmanager
     def at(self, target: Target, first: Question | None = None) -> Iterator[Agent]:
@@ -225,7 +257,15 @@ class Call:
         from dflashctl.cli import memory
 
         if seen.run is not None:
-            memory.add(self.environ, "runs", target, seen.run.id)
+            with self.noting:
+                memory.add(self.environ, "runs", target, seen.run.id)
+
+    def remember(self, kind: Kind, target: str, names: Iterable[str]) -> None:
+        """For completion: all names that there are, the newest first. Thread-safe."""
+        from dflashctl.cli import memory
+
+        with self.noting:
+            memory.remember(self.environ, kind, target, names)
 
     def with_texts(self, desired: Desired, seen: Observed) -> Desired:
         """The job with the texts of its files that are not on the target as they are here."""

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from dflashctl.cli import memory
 from dflashctl.cli.call import begin
 from dflashctl.cli.options import (
+    AllOption,
     DryRunOption,
     JsonOption,
     PlaybookOption,
     TargetOption,
+    TargetsOption,
     YesOption,
 )
 
@@ -22,35 +24,39 @@ if TYPE_CHECKING:
 
     from dflashctl.agent.seen import Observed
     from dflashctl.cli.call import Call
-    from dflashctl.plan.model import Desired, Plan
+    from dflashctl.cli.reach import Agents
+    from dflashctl.plan.model import Desired, Plan, Sight
 
 ArchiveArgument = Annotated[str, typer.Argument(metavar="ARCHIVE", help="Its name.")]
 
 
 def show_list(
     ctx: typer.Context,
-    target: TargetOption = None,
+    target: TargetsOption = None,
+    everything: AllOption = False,
     playbook: PlaybookOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """List the checkpoints, the archives, and what was cleared."""
+    from dflashctl.cli.reading import read_each
     from dflashctl.plan.checkpoints import folder_of
     from dflashctl.plan.look import look_at_store
-    from dflashctl.view import checkpoints, json
+    from dflashctl.view import checkpoints
 
     call = begin(ctx, "checkpoints list", as_json)
-    desired = call.desired(target, playbook)
-    look = look_at_store(desired)
-    with call.at(desired.target, look) as agent:
-        seen = call.observe(agent, desired, look)
-    folder_of(desired, seen, call.command)
-    remember(call, desired, seen)
-    if as_json:
-        shape = {desired.target.name: checkpoints.store_object(seen)}
-        call.screen.write(json.envelope(call.command, 0, shape))
-    else:
+    wanted = call.desired(call.targets(target, everything=everything), playbook)
+
+    def read(agents: Agents, desired: Desired) -> Observed:
+        look = look_at_store(desired)
+        seen = agents.at(desired.target, look).observe(look)
+        folder_of(desired, seen, call.command)
+        remember(call, desired, seen)
+        return seen
+
+    def show(desired: Desired, seen: Observed) -> None:
         checkpoints.show_store(call.screen, call.same_again(desired.target.name), seen)
-    return 0
+
+    return read_each(call, wanted, read, lambda _, seen: checkpoints.store_object(seen), show)
 
 
 def clear(  # noqa: PLR0913, PLR0917 - one parameter an option
@@ -58,7 +64,8 @@ def clear(  # noqa: PLR0913, PLR0917 - one parameter an option
     purge: Annotated[
         bool, typer.Option("--purge", help="Delete them for good; this cannot be undone.")
     ] = False,
-    target: TargetOption = None,
+    target: TargetsOption = None,
+    everything: AllOption = False,
     playbook: PlaybookOption = None,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
@@ -68,9 +75,12 @@ def clear(  # noqa: PLR0913, PLR0917 - one parameter an option
     from dflashctl.plan.checkpoints import plan_clear
 
     call = begin(ctx, "checkpoints clear", as_json)
-    desired = call.desired(target, playbook)
+    wanted = call.desired(call.targets(target, everything=everything), playbook)
     return _perform(
-        call, desired, lambda seen: plan_clear(desired, seen, purge=purge), _Way(dry_run, yes)
+        call,
+        wanted,
+        lambda sight: plan_clear(sight.desired, sight.seen, purge=purge),
+        _Way(dry_run, yes),
     )
 
 
@@ -84,7 +94,8 @@ def archive(  # noqa: PLR0913, PLR0917 - one parameter an option
         bool,
         typer.Option("--remove", help="Remove the originals once the archive is verified."),
     ] = False,
-    target: TargetOption = None,
+    target: TargetsOption = None,
+    everything: AllOption = False,
     playbook: PlaybookOption = None,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
@@ -93,13 +104,13 @@ def archive(  # noqa: PLR0913, PLR0917 - one parameter an option
     from dflashctl.plan.checkpoints import plan_archive
 
     call = begin(ctx, "checkpoints archive", as_json)
-    desired = call.desired(target, playbook)
+    wanted = call.desired(call.targets(target, everything=everything), playbook)
     called = archive_name(name)
 
-    def plan(seen: Observed) -> Plan:
-        return plan_archive(desired, seen, called, then_remove=remove)
+    def plan(sight: Sight) -> Plan:
+        return plan_archive(sight.desired, sight.seen, called, then_remove=remove)
 
-    return _perform(call, desired, plan, _Way(dry_run, False))
+    return _perform(call, wanted, plan, _Way(dry_run, False))
 
 
 def restore(  # noqa: PLR0913, PLR0917 - one parameter an option
@@ -114,7 +125,8 @@ def restore(  # noqa: PLR0913, PLR0917 - one parameter an option
     last_cleared: Annotated[
         bool, typer.Option("--last-cleared", help="Undo the last clearing instead.")
     ] = False,
-    target: TargetOption = None,
+    target: TargetsOption = None,
+    everything: AllOption = False,
     playbook: PlaybookOption = None,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
@@ -134,14 +146,14 @@ def restore(  # noqa: PLR0913, PLR0917 - one parameter an option
     except ValueError as error:
         raise typer.BadParameter(f"--to {error}", ctx=ctx) from error
     call = begin(ctx, "checkpoints restore", as_json)
-    desired = call.desired(target, playbook)
+    wanted = call.desired(call.targets(target, everything=everything), playbook)
 
-    def plan(seen: Observed) -> Plan:
+    def plan(sight: Sight) -> Plan:
         if name is None:
-            return plan_restore_cleared(desired, seen)
-        return plan_restore(desired, seen, name, dest)
+            return plan_restore_cleared(sight.desired, sight.seen)
+        return plan_restore(sight.desired, sight.seen, name, dest)
 
-    return _perform(call, desired, plan, _Way(dry_run, yes))
+    return _perform(call, wanted, plan, _Way(dry_run, yes, all_or_none=True))
 
 
 def prune(  # noqa: PLR0913, PLR0917 - one parameter an option
@@ -162,7 +174,8 @@ def prune(  # noqa: PLR0913, PLR0917 - one parameter an option
     trash: Annotated[
         bool, typer.Option("--trash", help="Delete also all that was cleared before.")
     ] = False,
-    target: TargetOption = None,
+    target: TargetsOption = None,
+    everything: AllOption = False,
     playbook: PlaybookOption = None,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
@@ -177,22 +190,23 @@ def prune(  # noqa: PLR0913, PLR0917 - one parameter an option
     from dflashctl.plan.retention import Rules, rules_of
 
     call = begin(ctx, "checkpoints prune", as_json)
-    desired = call.desired(target, playbook)
+    wanted = call.desired(call.targets(target, everything=everything), playbook)
     rules = Rules(last=keep_last, every=keep_every, best=keep_best, best_is=best_is)
-    spec = desired.playbook.checkpoints
+    spec = wanted[0].playbook.checkpoints
     if not rules and not trash and spec is not None:
         rules = rules_of(spec.keep)
 
-    def plan(seen: Observed) -> Plan:
-        return plan_prune(desired, seen, rules, trash=trash)
+    def plan(sight: Sight) -> Plan:
+        return plan_prune(sight.desired, sight.seen, rules, trash=trash)
 
-    return _perform(call, desired, plan, _Way(dry_run, yes, keep_best))
+    return _perform(call, wanted, plan, _Way(dry_run, yes, metric=keep_best))
 
 
-def verify(
+def verify(  # noqa: PLR0913, PLR0917 - one parameter an option
     ctx: typer.Context,
     name: ArchiveArgument,
-    target: TargetOption = None,
+    target: TargetsOption = None,
+    everything: AllOption = False,
     playbook: PlaybookOption = None,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
@@ -201,9 +215,12 @@ def verify(
     from dflashctl.plan.checkpoints import plan_verify
 
     call = begin(ctx, "checkpoints verify", as_json)
-    desired = call.desired(target, playbook)
+    wanted = call.desired(call.targets(target, everything=everything), playbook)
     return _perform(
-        call, desired, lambda seen: plan_verify(desired, seen, name), _Way(dry_run, False)
+        call,
+        wanted,
+        lambda sight: plan_verify(sight.desired, sight.seen, name),
+        _Way(dry_run, False),
     )
 
 
@@ -228,7 +245,7 @@ def pull(
     from dflashctl.view.progress import Upload
 
     call = begin(ctx, "checkpoints pull", as_json)
-    desired = call.desired(target, playbook)
+    (desired,) = call.desired((call.target(target),), playbook)
     here = desired.target.name
     look = look_at_store(desired)
     with call.at(desired.target, look) as agent:
@@ -260,24 +277,33 @@ def pull(
     return 0
 
 
+@dataclass(frozen=True, slots=True)
 class _Way:
     """How a plan is gone about. ``metric``: what checkpoints are compared by."""
 
-    def __init__(self, dry_run: bool, yes: bool, metric: str | None = None) -> None:
-        self.dry_run, self.yes, self.metric = dry_run, yes, metric
+    dry_run: bool
+    yes: bool
+    metric: str | None = None
+    all_or_none: bool = False
 
 
-def _perform(call: Call, desired: Desired, plan: Callable[[Observed], Plan], way: _Way) -> int:
-    """Look, plan, and carry the plan out."""
-    from dflashctl.cli.transaction import Proposal, carry_out, preview
+def _perform(
+    call: Call, wanted: tuple[Desired, ...], plan: Callable[[Sight], Plan], way: _Way
+) -> int:
+    """Look, plan, and carry the plans out."""
+    from dflashctl.cli.transaction import perform
+    from dflashctl.cli.verb import Verb, Way, one_by_one
     from dflashctl.plan.look import look_at_store
+    from dflashctl.plan.model import Sight
 
-    look = look_at_store(desired, way.metric)
-    with call.at(desired.target, look) as agent:
-        seen = call.observe(agent, desired, look)
+    def look(agents: Agents, desired: Desired) -> Sight:
+        question = look_at_store(desired, way.metric)
+        seen = agents.at(desired.target, question).observe(question)
         remember(call, desired, seen)
-        proposal = Proposal(desired=desired, look=look, seen=seen, plan=plan(seen), yes=way.yes)
-        return preview(call, proposal) if way.dry_run else carry_out(call, agent, proposal)
+        return Sight(desired=desired, look=question, seen=seen)
+
+    verb = Verb(look=look, plan=one_by_one(plan), all_or_none=way.all_or_none)
+    return perform(call, verb, wanted, Way(dry_run=way.dry_run, yes=way.yes))
 
 
 def archive_name(said: str | None) -> str:
@@ -304,6 +330,6 @@ def remember(call: Call, desired: Desired, seen: Observed) -> None:
     if seen.store is not None:
         target = desired.target.name
         archives = [one.name for one in reversed(seen.store.archives) if one.whole]
-        memory.remember(call.environ, "archives", target, archives)
+        call.remember("archives", target, archives)
         names = [one.name for one in reversed(seen.store.checkpoints)]
-        memory.remember(call.environ, "checkpoints", target, names)
+        call.remember("checkpoints", target, names)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
 from dflashctl.cli.call import begin
 from dflashctl.cli.options import (
+    AllOption,
     DiffOption,
     DryRunOption,
     JsonOption,
     NoWaitOption,
     PlaybookOption,
-    TargetOption,
+    TargetsOption,
 )
+
+if TYPE_CHECKING:
+    from dflashctl.cli.reach import Agents
+    from dflashctl.plan.model import Desired, Plan
 
 
 class Deploy(TyperCommand):
@@ -29,7 +34,8 @@ class Deploy(TyperCommand):
 
 def deploy(  # noqa: PLR0913, PLR0917 - one parameter an option
     ctx: typer.Context,
-    target: TargetOption = None,
+    target: TargetsOption = None,
+    everything: AllOption = False,
     playbook: PlaybookOption = None,
     restart: Annotated[
         bool, typer.Option("--restart", help="Stop a running job first, gracefully.")
@@ -54,32 +60,37 @@ def deploy(  # noqa: PLR0913, PLR0917 - one parameter an option
     """Bring the playbook's files and start the run, verified.
 
     A running job goes on untouched unless --restart is given. Cleared checkpoints are
-    moved aside, not deleted.
+    moved aside, not deleted. Of several targets none is touched before all are ready.
     """
     from dataclasses import replace
 
     from dflashctl.cli.checkpoints import archive_name
-    from dflashctl.cli.transaction import Proposal, carry_out, preview, require_tmux
+    from dflashctl.cli.transaction import perform
+    from dflashctl.cli.verb import Verb, Way, one_by_one
     from dflashctl.plan.deploy import plan_deploy
     from dflashctl.plan.look import look_before_placing
+    from dflashctl.plan.model import Sight
 
     call = begin(ctx, "deploy", as_json)
-    desired = call.desired_run(target, playbook)
+    wanted = call.desired_run(call.targets(target, everything=everything), playbook)
     archive = None if archive_checkpoints is None else archive_name(archive_checkpoints)
     # What the checkpoints amount to, and what may be purged, takes a longer look.
     listed = clear_checkpoints or archive is not None
-    look = replace(look_before_placing(desired), whole_store=listed)
-    with call.at(desired.target, look) as agent:
-        seen = call.observe(agent, desired, look)
-        require_tmux(desired.target, seen)
-        desired = call.with_texts(desired, seen)
-        plan = plan_deploy(
-            desired,
-            seen,
+
+    def look(agents: Agents, desired: Desired) -> Sight:
+        question = replace(look_before_placing(desired), whole_store=listed)
+        seen = agents.at(desired.target, question).observe(question)
+        return Sight(desired=call.with_texts(desired, seen), look=question, seen=seen)
+
+    def plan(sight: Sight) -> Plan:
+        return plan_deploy(
+            sight.desired,
+            sight.seen,
             restart=restart,
             clear=clear_checkpoints,
             archive=archive,
             wait=not no_wait,
         )
-        proposal = Proposal(desired=desired, look=look, seen=seen, plan=plan, diff=diff)
-        return preview(call, proposal) if dry_run else carry_out(call, agent, proposal)
+
+    verb = Verb(look=look, plan=one_by_one(plan), all_or_none=True)
+    return perform(call, verb, wanted, Way(dry_run=dry_run, diff=diff))

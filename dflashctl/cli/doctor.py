@@ -113,7 +113,7 @@ def _desired(
             job = call.outline(playbook)
             evidence = f"{job.path}: {job.name}"
             return None, Finding(check="playbook", grade="ok", evidence=evidence)
-        desired = call.desired_run([targets[0].name], playbook)
+        (desired,) = call.desired_run(targets[:1], playbook)
     except DflashError as error:
         return None, error_finding("playbook", error)
     job = desired.playbook

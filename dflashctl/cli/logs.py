@@ -61,7 +61,7 @@ def logs(  # noqa: PLR0913, PLR0917 - one parameter an option
         raise typer.BadParameter(f"--grep is no regular expression: {error}.", ctx=ctx) from error
     everything = errors or since is not None
     count = lines if lines is not None or everything else 100
-    desired = call.desired(target, playbook)
+    (desired,) = call.desired((call.target(target),), playbook)
     name = desired.target.name
     request = Logs(
         job=desired.playbook.name,

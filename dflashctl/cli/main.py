@@ -210,7 +210,9 @@ def _guarded(call: Call, work: Callable[[], Any]) -> Any:
     except (typer.TyperException, typer.Exit, typer.Abort):
         raise
     except Exception as error:
-        return _report(call, Internal(what=f"{type(error).__name__}: {error}"))
+        fault = Internal(what=f"{type(error).__name__}: {error}")
+        fault.__cause__ = error
+        return _report(call, fault)
 
 
 def _report(call: Call, error: DflashError) -> int:
@@ -220,7 +222,7 @@ def _report(call: Call, error: DflashError) -> int:
     from dflashctl.view.outcome import show_error, show_traceback
 
     if call.debug:
-        show_traceback(call.screen)
+        show_traceback(call.screen, error)
     show_error(call.screen, error)
     if call.json:
         try:

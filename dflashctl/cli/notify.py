@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dflashctl.cli.call import begin
-from dflashctl.cli.options import JsonOption, PlaybookOption, TargetOption
+from dflashctl.cli.options import AllOption, JsonOption, PlaybookOption, TargetsOption
+
+if TYPE_CHECKING:
+    from dflashctl.cli.reach import Agents
+    from dflashctl.plan.model import Desired
 
 
 def notify(
@@ -15,34 +19,44 @@ def notify(
     test: Annotated[
         bool, typer.Option("--test", help="Send a test over each way of watch.notify.")
     ] = False,
-    target: TargetOption = None,
+    target: TargetsOption = None,
+    everything: AllOption = False,
     playbook: PlaybookOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Send a test, from the target, to everybody whom the playbook's watch.notify names."""
     from dflashctl.agent.watching import Notify
+    from dflashctl.cli.reading import read_each
     from dflashctl.errors import MissingSetting, NotSent
     from dflashctl.playbook.channels import read_watch
-    from dflashctl.view import json
 
     if not test:
         raise typer.BadParameter("there is only --test: the watchdog sends the rest.", ctx=ctx)
     call = begin(ctx, "notify", as_json)
-    desired = call.desired(target, playbook)
-    job, name = desired.playbook, desired.target.name
+    wanted = call.desired(call.targets(target, everything=everything), playbook)
+    job = wanted[0].playbook
     watch = read_watch(job.watch, call.environ)
     if watch is None or not watch.channels:
         raise MissingSetting(verb="notify", setting="watch.notify", path=job.path)
-    with call.at(desired.target) as agent, call.screen.waiting(f"sending from {name}"):
-        told = agent.notify(Notify(job=job.name, channels=watch.channels))
-    results = list(zip((one.kind for one in watch.channels), told.problems, strict=True))
-    if not as_json:
-        for kind, problem in results:
+    request = Notify(job=job.name, channels=watch.channels)
+    kinds = [one.kind for one in watch.channels]
+
+    def judge(name: str, problems: tuple[str, ...]) -> None:
+        results = zip(kinds, problems, strict=True)
+        failed = tuple(f"{kind}: {problem}" for kind, problem in results if problem)
+        if failed:
+            raise NotSent(target=name, failed=failed)
+
+    def read(agents: Agents, desired: Desired) -> tuple[str, ...]:
+        return agents.at(desired.target).notify(request).problems
+
+    def show(desired: Desired, problems: tuple[str, ...]) -> None:
+        for kind, problem in zip(kinds, problems, strict=True):
             call.screen.write(f"{kind:<8} {'not sent' if problem else 'sent'}\n")
-    failed = tuple(f"{kind}: {problem}" for kind, problem in results if problem)
-    if failed:
-        raise NotSent(target=name, failed=failed)
-    if as_json:
-        value = {"sent": [kind for kind, _ in results], "error": None}
-        call.screen.write(json.envelope("notify", 0, {name: value}))
-    return 0
+        judge(desired.target.name, problems)
+
+    def shape(desired: Desired, problems: tuple[str, ...]) -> dict[str, Any]:
+        judge(desired.target.name, problems)
+        return {"sent": kinds, "error": None}
+
+    return read_each(call, wanted, read, shape, show)

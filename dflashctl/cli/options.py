@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-# A list, so that a group of one works, and several get a word of their own.
+# Of verbs that take one: a list, so that a group of one works, and several get a word of their own.
 TargetOption = Annotated[
     list[str] | None,
     typer.Option("-t", "--target", metavar="NAME", help="The target, if not the default one."),
@@ -15,6 +15,7 @@ TargetsOption = Annotated[
     list[str] | None,
     typer.Option("-t", "--target", metavar="NAME", help="Target or group; may be repeated."),
 ]
+AllOption = Annotated[bool, typer.Option("--all", help="All targets of the inventory.")]
 PlaybookOption = Annotated[
     str | None,
     typer.Option("-p", "--playbook", metavar="PATH", help="The playbook to use."),

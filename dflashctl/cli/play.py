@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dflashctl.cli.call import begin
-from dflashctl.cli.options import DiffOption, DryRunOption, JsonOption, TargetOption, YesOption
+from dflashctl.cli.options import (
+    AllOption,
+    DiffOption,
+    DryRunOption,
+    JsonOption,
+    TargetsOption,
+    YesOption,
+)
+
+if TYPE_CHECKING:
+    from dflashctl.cli.reach import Agents
+    from dflashctl.plan.model import Desired
 
 
 def play(  # noqa: PLR0913, PLR0917 - one parameter an option
     ctx: typer.Context,
     file: Annotated[str, typer.Argument(metavar="FILE", help="A playbook with `steps`.")],
-    target: TargetOption = None,
+    target: TargetsOption = None,
+    everything: AllOption = False,
     diff: DiffOption = False,
     yes: YesOption = False,
     dry_run: DryRunOption = False,
@@ -21,10 +33,12 @@ def play(  # noqa: PLR0913, PLR0917 - one parameter an option
 ) -> int:
     """Do a playbook's steps in their order, as one transaction.
 
-    The target is looked at once; steps whose `when` is not so are left out of the plan.
+    A target is looked at once; steps whose `when` is not so are left out of the plan.
     Boundaries, if the steps begin with `optimize_buckets`, are made before that.
     """
-    from dflashctl.cli.transaction import Proposal, carry_out, preview, require_tmux
+    from dflashctl.cli.transaction import perform
+    from dflashctl.cli.verb import Verb, Way, one_by_one
+    from dflashctl.plan.model import Sight
     from dflashctl.plan.play import look_before_play, plan_play
 
     call = begin(ctx, "play", as_json)
@@ -32,13 +46,16 @@ def play(  # noqa: PLR0913, PLR0917 - one parameter an option
         from dflashctl.cli.optimize_buckets import make_boundaries
 
         call.screen.say(f"boundaries written to {make_boundaries(call, target, file)}")
-    desired = call.desired_play(target, file)
-    look = look_before_play(desired)
-    with call.at(desired.target, look) as agent:
-        seen = call.observe(agent, desired, look)
-        desired = call.with_texts(desired, seen)
-        plan = plan_play(desired, seen)
-        if plan.run_id is not None:
-            require_tmux(desired.target, seen)
-        proposal = Proposal(desired=desired, look=look, seen=seen, plan=plan, diff=diff, yes=yes)
-        return preview(call, proposal) if dry_run else carry_out(call, agent, proposal)
+    wanted = call.desired_play(call.targets(target, everything=everything), file)
+
+    def look(agents: Agents, desired: Desired) -> Sight:
+        question = look_before_play(desired)
+        seen = agents.at(desired.target, question).observe(question)
+        return Sight(desired=call.with_texts(desired, seen), look=question, seen=seen)
+
+    verb = Verb(
+        look=look,
+        plan=one_by_one(lambda sight: plan_play(sight.desired, sight.seen)),
+        all_or_none=True,
+    )
+    return perform(call, verb, wanted, Way(dry_run=dry_run, diff=diff, yes=yes))

@@ -76,3 +76,37 @@ class Reach:
         from dflashctl.link.connect import login_words
 
         return login_words(target, self._connections, term, command)
+
+
+class Agents:
+    """The agents of one command, each started when it is first wanted; a context manager.
+
+    Thread-safe, as long as each target has one thread at a time.
+    """
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+        self._open: dict[str, Agent] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in list(self._open):
+            self.drop(name)
+
+    def at(self, target: Target, first: Question | None = None) -> Agent:
+        """The agent at work on the target. Raises what stands between us and it.
+
+        ``first``: what it is asked next, where that is known: one that has yet to be
+        started answers the sooner.
+        """
+        if target.name not in self._open:
+            self._open[target.name] = self._reach.agent(target, first)
+        return self._open[target.name]
+
+    def drop(self, name: str) -> None:
+        """Let go of a target's agent; if it is wanted once more, another one is started."""
+        agent = self._open.pop(name, None)
+        if agent is not None:
+            agent.close()

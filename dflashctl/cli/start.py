@@ -6,33 +6,35 @@ import typer
 
 from dflashctl.cli.call import begin
 from dflashctl.cli.options import (
+    AllOption,
     DryRunOption,
     JsonOption,
     NoWaitOption,
     PlaybookOption,
-    TargetOption,
+    TargetsOption,
 )
 
 
-def start(
+def start(  # noqa: PLR0913, PLR0917 - one parameter an option
     ctx: typer.Context,
-    target: TargetOption = None,
+    target: TargetsOption = None,
+    everything: AllOption = False,
     playbook: PlaybookOption = None,
     no_wait: NoWaitOption = False,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> int:
     """Start the job from the files that are there already, verified."""
-    from dflashctl.cli.transaction import Proposal, carry_out, preview, require_tmux
+    from dflashctl.cli.transaction import perform
+    from dflashctl.cli.verb import Verb, Way, at, one_by_one
     from dflashctl.plan.look import look_before_start
     from dflashctl.plan.start import plan_start
 
     call = begin(ctx, "start", as_json)
-    desired = call.desired_run(target, playbook)
-    look = look_before_start(desired)
-    with call.at(desired.target, look) as agent:
-        seen = call.observe(agent, desired, look)
-        require_tmux(desired.target, seen)
-        plan = plan_start(desired, seen, wait=not no_wait)
-        proposal = Proposal(desired=desired, look=look, seen=seen, plan=plan)
-        return preview(call, proposal) if dry_run else carry_out(call, agent, proposal)
+    wanted = call.desired_run(call.targets(target, everything=everything), playbook)
+    verb = Verb(
+        look=at(look_before_start),
+        plan=one_by_one(lambda sight: plan_start(sight.desired, sight.seen, wait=not no_wait)),
+        all_or_none=True,
+    )
+    return perform(call, verb, wanted, Way(dry_run=dry_run))

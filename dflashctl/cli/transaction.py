@@ -1,222 +1,261 @@
-"""From a plan to its outcome: show it, send what is missing, commit, tell what came of it."""
+"""From what is wanted to what came of it, on one target or many, in two phases.
+
+First all targets are looked at, planned for and sent to; nothing that runs is touched by
+that, and for most verbs what stands in one target's way ends it for all. Then every plan is
+performed.
+"""
 
 from __future__ import annotations
 
 import secrets
 import sys
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from dflashctl.agent.ids import transaction_id
-from dflashctl.agent.protocol import Commit, Receive, StepDone, StepPassed
-from dflashctl.cli.ctrl_c import patient
-from dflashctl.cli.recover import outcome_after_loss
+from dflashctl.agent.protocol import Receive
+from dflashctl.cli.aftermath import follow
+from dflashctl.cli.commit import commit_all
+from dflashctl.cli.reach import Agents
+from dflashctl.cli.verb import Way, of_no_target
 from dflashctl.errors import (
+    DflashError,
+    HeldBack,
     Interrupted,
     LinkLost,
     LockHeld,
     MissingTool,
     NeedsYes,
     Refused,
-    Unverified,
 )
+from dflashctl.link.archive import Archives
+from dflashctl.link.fanout import each
 from dflashctl.plan.preflight import lacks
-from dflashctl.view import json
-from dflashctl.view.outcome import show_done
-from dflashctl.view.plan import show_plan
-from dflashctl.view.progress import Steps, Upload
+from dflashctl.view.course import Course
+from dflashctl.view.plan import show_plans
+from dflashctl.view.progress import Upload
+from dflashctl.view.together import CHANGES, answer, exit_code, show_ends, show_errors
 
 if TYPE_CHECKING:
-    from dflashctl.agent.protocol import Event, Look, Outcome
-    from dflashctl.agent.seen import Observed
+    from collections.abc import Callable, Sequence
+
     from dflashctl.cli.call import Call
-    from dflashctl.inventory.model import Target
-    from dflashctl.link.client import Agent
-    from dflashctl.plan.model import Desired, Plan
+    from dflashctl.cli.verb import Verb
+    from dflashctl.plan.model import Desired, Sight
 
-GOES_ON = (
-    "The transaction goes on over there to its end; Ctrl-C cannot stop it. "
-    "Another Ctrl-C stops watching it."
-)
-CHANGES = 10
+Courses = tuple[Course, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
-    """A plan with what it was made from. ``look`` is the one that ``seen`` answers.
-
-    ``diff``: whether changes of files are shown whole, however long they are. ``yes``: what
-    cannot be undone is done unasked.
-    """
-
-    desired: Desired
-    look: Look
-    seen: Observed
-    plan: Plan
-    diff: bool = False
-    yes: bool = False
-
-    @property
-    def target(self) -> str:
-        """The target's name."""
-        return self.desired.target.name
-
-
-def require_tmux(target: Target, seen: Observed) -> None:
-    """Raises MissingTool when no session could be started there."""
-    tool = lacks(seen)
-    if tool is not None:
-        raise MissingTool(target=target.name, tool=tool)
-
-
-def preview(call: Call, proposal: Proposal) -> int:
-    """Show the plan and stop: 10 when there is something to do, else 0.
+def perform(call: Call, verb: Verb, wanted: tuple[Desired, ...], way: Way) -> int:
+    """Do a verb on these targets, or show what it would do; tell it, and give the exit code.
 
     Raises:
-        Refused: preflight is against it.
+        UserMistake: what was typed or written here is wrong, whatever the target.
+        NeedsYes: something cannot be undone, and nobody can be asked.
+        Interrupted: by Ctrl-C or a no before anything was touched.
     """
-    if not call.json:
-        out = call.screen.out
-        show_plan(call.screen, out, proposal.target, proposal.plan, whole=proposal.diff)
-    _refuse(proposal)
-    code = CHANGES if proposal.plan.steps else 0
+    with call.reach() as reach, Agents(reach) as agents:
+        courses = conduct(call, agents, verb, wanted, way)
+        if not way.dry_run:
+            courses = follow(
+                call, courses, lambda other, some: conduct(call, agents, other, some, Way(yes=True))
+            )
+    return _tell(call, courses, dry_run=way.dry_run)
+
+
+def conduct(
+    call: Call, agents: Agents, verb: Verb, wanted: tuple[Desired, ...], way: Way
+) -> Courses:
+    """The two phases, and how each target came out of them. Raises as ``perform``."""
+    courses = _propose(call, agents, verb, wanted)
+    courses = tuple(_judged(one, dry_run=way.dry_run) for one in courses)
+    _show(call, courses, way)
+    if way.dry_run:
+        return courses
+    courses = _all_or_none(call, verb, courses)
+    _ask(call, courses, way)
+    courses = _all_or_none(call, verb, _send(call, agents, courses))
+    ended = commit_all(call, agents, tuple(filter(_at_it, courses)))
+    for one in ended:
+        if one.outcome is not None:
+            call.keep_in_mind(one.target, one.outcome.observed)
+    return _merged(courses, ended)
+
+
+def _tell(call: Call, courses: Courses, *, dry_run: bool) -> int:
+    screen, code = call.screen, exit_code(courses, dry_run=dry_run)
+    show_errors(screen, courses, debug=call.debug)
     if call.json:
-        _answer(call, proposal, code)
-    elif code:
-        call.screen.say("A dry run: nothing was touched.", style="dim")
+        screen.write(answer(call.command, courses, code, screen.again()))
+    elif not dry_run:
+        show_ends(screen, courses)
+    elif code == CHANGES:
+        screen.say("A dry run: nothing was touched.", style="dim")
     return code
 
 
-def carry_out(call: Call, agent: Agent, proposal: Proposal) -> int:
-    """Do what the plan says, to the end.
-
-    Raises:
-        LockHeld: another transaction is at work, so that what was seen may not last.
-        Refused: preflight is against it; nothing was touched.
-        Unverified: a step failed.
-        NeedsYes: something cannot be undone, and nobody can be asked.
-        Interrupted: by Ctrl-C or a no before anything was touched, or while watching.
-    """
-    _respect_the_lock(proposal)
-    plan, screen = proposal.plan, call.screen
-    # With nothing to do, saying so is the answer.
-    idle = not plan.steps and not plan.refusals
-    console = screen.out if idle and not call.json else screen.err
-    show_plan(screen, console, proposal.target, plan, whole=proposal.diff)
-    _refuse(proposal)
-    if idle:
-        return _answer(call, proposal, 0) if call.json else 0
-    _ask(call, proposal)
-    transaction = transaction_id(proposal.look.job, datetime.now(UTC), secrets.choice)
-    _send(call, agent, proposal, transaction)
-    outcome, done, passed = _commit(call, agent, proposal, transaction)
-    call.keep_in_mind(proposal.target, outcome.observed)
-    if outcome.failure is not None:
-        raise _unverified(proposal, outcome)
-    if call.json:
-        value = json.transaction_object(plan, outcome.observed, transaction, done, passed)
-        screen.write(json.envelope(call.command, 0, {proposal.target: value}))
-    else:
-        show_done(screen, call.same_again(proposal.target), plan, outcome.observed, done)
-    return 0
+def _at_it(course: Course) -> bool:
+    """Whether there is something to do, and nothing against it."""
+    return course.error is None and course.plan is not None and bool(course.plan.steps)
 
 
-def _ask(call: Call, proposal: Proposal) -> None:
+def _merged(courses: Courses, newer: Courses) -> Courses:
+    by_name = {one.target: one for one in newer}
+    return tuple(by_name.get(one.target, one) for one in courses)
+
+
+def _propose(call: Call, agents: Agents, verb: Verb, wanted: tuple[Desired, ...]) -> Courses:
+    """Look at all targets at once, then plan for all of them."""
+    with call.waiting_for("looking at", wanted):
+        looked = each(wanted, lambda one: verb.look(agents, one))
+    for found in looked:
+        if isinstance(found, DflashError):
+            if of_no_target(found):
+                raise found
+        else:
+            call.keep_in_mind(found.target, found.seen)
+    names = [one.target.name for one in wanted]
+    courses = _with(tuple(Course(target=name) for name in names), looked)
+    if verb.meet is not None:
+        with call.waiting_for("between", wanted):
+            met = verb.meet(agents, tuple(_sights(courses)))
+        courses = _merged(courses, _with(tuple(filter(_seen, courses)), met))
+    planned = tuple(filter(_seen, courses))
+    plans = zip(planned, verb.plan(tuple(_sights(courses))), strict=True)
+    return _merged(
+        courses,
+        tuple(
+            replace(one, error=plan) if isinstance(plan, DflashError) else replace(one, plan=plan)
+            for one, plan in plans
+        ),
+    )
+
+
+def _seen(course: Course) -> bool:
+    return course.sight is not None and course.error is None
+
+
+def _sights(courses: Courses) -> list[Sight]:
+    return [one.sight for one in courses if one.sight is not None and one.error is None]
+
+
+def _with(courses: Courses, found: Sequence[Sight | DflashError]) -> Courses:
+    return tuple(
+        replace(one, error=what) if isinstance(what, DflashError) else replace(one, sight=what)
+        for one, what in zip(courses, found, strict=True)
+    )
+
+
+def _judged(course: Course, *, dry_run: bool) -> Course:
+    """With what speaks against the plan, and with an id where there is something to do."""
+    sight, plan = course.sight, course.plan
+    if course.error is not None or sight is None or plan is None:
+        return course
+    lock, tool = sight.seen.lock, lacks(sight.seen)
+    if lock is not None and not dry_run:
+        since = datetime.fromtimestamp(lock.since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return replace(course, error=LockHeld(target=course.target, holder=lock.who, since=since))
+    if tool is not None and plan.run_id is not None:
+        return replace(course, error=MissingTool(target=course.target, tool=tool))
+    if plan.refusals:
+        return replace(course, error=Refused(target=course.target, refusals=plan.refusals))
+    if not plan.steps or dry_run:
+        return course
+    job = sight.desired.playbook.name
+    return replace(course, transaction=transaction_id(job, datetime.now(UTC), secrets.choice))
+
+
+def _show(call: Call, courses: Courses, way: Way) -> None:
+    """All plans that were made. With nothing to do, saying so is the answer."""
+    screen = call.screen
+    plans = {
+        one.target: one.plan
+        for one in courses
+        if one.plan is not None and (one.error is None or isinstance(one.error, Refused))
+    }
+    idle = not any(one.error is not None or _at_it(one) for one in courses)
+    answer = (way.dry_run or idle) and not call.json
+    if not (way.dry_run and call.json):
+        show_plans(screen, screen.out if answer else screen.err, plans, whole=way.diff)
+
+
+def _all_or_none(call: Call, verb: Verb, courses: Courses) -> Courses:
+    """Hold all back where something is against one, and the verb is for all or none."""
+    against = tuple(one.target for one in courses if one.error is not None)
+    if not (against and verb.all_or_none):
+        return courses
+    ready = tuple(one.target for one in courses if one.error is None)
+
+    def hold(course: Course) -> Course:
+        if course.error is not None:
+            return course
+        error = HeldBack(target=course.target, verb=call.command, against=against, ready=ready)
+        return replace(course, error=error, transaction=None)
+
+    return tuple(map(hold, courses))
+
+
+def _ask(call: Call, courses: Courses, way: Way) -> None:
     """What cannot be undone needs a word."""
-    asks = proposal.plan.asks
-    if not asks or proposal.yes:
+    asking = [one for one in courses if _at_it(one) and one.plan is not None and one.plan.asks]
+    if not asking or way.yes:
         return
+    several = len(courses) > 1
+    asks = tuple(
+        f"{one.target}: {text}" if several else text
+        for one in asking
+        if one.plan is not None
+        for text in one.plan.asks
+    )
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise NeedsYes(what=call.command, details=asks)
     for text in asks:
         call.screen.say(text, style="yellow")
     if not call.screen.ask("Go on? (yes/no) "):
-        raise Interrupted(target=proposal.target)
+        raise Interrupted(target=asking[0].target)
 
 
-def _respect_the_lock(proposal: Proposal) -> None:
-    lock = proposal.seen.lock
-    if lock is not None:
-        since = datetime.fromtimestamp(lock.since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        raise LockHeld(target=proposal.target, holder=lock.who, since=since)
+def _send(call: Call, agents: Agents, courses: Courses) -> Courses:
+    """Bring the files that the targets do not keep yet; nothing is in place after this."""
+    receiving = tuple(
+        one
+        for one in courses
+        if _at_it(one)
+        and one.plan is not None
+        and any(isinstance(step.action, Receive) for step in one.plan.steps)
+    )
+    if not receiving:
+        return courses
+    with Archives() as archives, Upload(call.screen) as progress:
+
+        def send(course: Course) -> Course:
+            try:
+                _bring(agents, archives, course, progress.part(course.target))
+            except LinkLost:
+                agents.drop(course.target)
+                raise
+            return course
+
+        sent = each(receiving, send)
+    for found in sent:
+        if isinstance(found, DflashError) and of_no_target(found):
+            raise found
+    ended = (
+        replace(one, error=found) if isinstance(found, DflashError) else found
+        for one, found in zip(receiving, sent, strict=True)
+    )
+    return _merged(courses, tuple(ended))
 
 
-def _refuse(proposal: Proposal) -> None:
-    if proposal.plan.refusals:
-        raise Refused(target=proposal.target, refusals=proposal.plan.refusals)
-
-
-def _answer(call: Call, proposal: Proposal, code: int) -> int:
-    """The JSON of a plan that was not, or need not be, carried out."""
-    value = json.transaction_object(proposal.plan, proposal.seen, None, {}, {})
-    call.screen.write(json.envelope(call.command, code, {proposal.target: value}))
-    return code
-
-
-def _send(call: Call, agent: Agent, proposal: Proposal, transaction: str) -> None:
-    """Bring the files that the target does not keep yet; nothing is in place after this."""
-    for step in proposal.plan.steps:
+def _bring(
+    agents: Agents, archives: Archives, course: Course, progress: Callable[[int, int], None]
+) -> None:
+    assert course.sight is not None, "it was planned for"
+    assert course.plan is not None, "it was planned for"
+    assert course.transaction is not None, "it has something to do"
+    desired = course.sight.desired
+    for step in course.plan.steps:
         if isinstance(step.action, Receive):
-            with Upload(call.screen) as progress:
-                sources = proposal.desired.playbook.files
-                agent.push(transaction, sources, step.action.files, progress)
-
-
-def _commit(
-    call: Call, agent: Agent, proposal: Proposal, transaction: str
-) -> tuple[Outcome, dict[int, StepDone], dict[int, StepPassed]]:
-    """Hand the transaction over and watch it. From here on it needs us no more."""
-    done: dict[int, StepDone] = {}
-    passed: dict[int, StepPassed] = {}
-    commit = Commit(
-        transaction=transaction,
-        look=proposal.look,
-        fingerprint=proposal.seen.fingerprint,
-        actions=tuple(step.action for step in proposal.plan.steps),
-        who=call.who(),
-        may_fail=tuple(n for n, step in enumerate(proposal.plan.steps) if step.may_fail),
-    )
-    with Steps(call.screen, proposal.plan.steps) as steps:
-
-        def tell(event: Event) -> None:
-            if isinstance(event, StepDone | StepPassed):
-                if event.index in done or event.index in passed:
-                    return  # told a second time, after a new connection
-                if isinstance(event, StepDone):
-                    done[event.index] = event
-                else:
-                    passed[event.index] = event
-            steps.tell(event)
-
-        try:
-            with patient(lambda: steps.remark(GOES_ON)):
-                try:
-                    outcome = agent.commit(commit, tell)
-                except LinkLost as lost:
-                    steps.remark("The connection broke off; connecting again.")
-                    target = proposal.desired.target
-                    outcome = outcome_after_loss(call, target, commit, tell, lost)
-        except KeyboardInterrupt:
-            raise Interrupted(target=proposal.target, committed=True) from None
-        if outcome.failed_at is not None:
-            steps.failed(outcome.failed_at)
-    return outcome, done, passed
-
-
-def _unverified(proposal: Proposal, outcome: Outcome) -> Unverified:
-    """The error that a failed outcome is, in the plan's words."""
-    assert outcome.failure is not None
-    steps = proposal.plan.steps
-    at = outcome.failed_at if outcome.failed_at is not None else len(steps)
-    log = outcome.failure.detail.get("log")
-    return Unverified(
-        target=proposal.target,
-        step=steps[at].what if at < len(steps) else "the transaction",
-        failure=outcome.failure.code,
-        detail=outcome.failure.detail,
-        state=outcome.observed.state,
-        done=tuple(step.what for step in steps[:at]),
-        run_id=outcome.run_id,
-        log_tail=tuple(str(line) for line in log) if isinstance(log, list | tuple) else (),
-    )
+            archive = archives.of(desired.playbook.files, step.action.files)
+            agents.at(desired.target).push(course.transaction, archive, progress)

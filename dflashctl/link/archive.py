@@ -4,16 +4,51 @@ from __future__ import annotations
 
 import hashlib
 import tarfile
+import tempfile
+import threading
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
 from dflashctl.errors import SourceUnreadable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
+    from typing import Self
 
     from dflashctl.agent.protocol import FileWanted
     from dflashctl.playbook.model import PushedFile
+
+
+class Archives:
+    """Archives to be sent, each made once for all targets that lack the same files.
+
+    A context manager, at whose end they are gone. Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="dflashctl-")
+        self._making = threading.Lock()
+        self._made: dict[tuple[str, ...], Path] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._folder.cleanup()
+
+    def of(self, files: Sequence[PushedFile], wanted: Sequence[FileWanted]) -> Path:
+        """The archive of the wanted files, which ``files`` says where to find.
+
+        Raises:
+            SourceUnreadable: one is gone, unreadable, or no longer what was hashed.
+        """
+        hashes = tuple(sorted({file.sha256 for file in wanted}))
+        with self._making:
+            if hashes not in self._made:
+                path = Path(self._folder.name, f"{len(self._made)}.tar")
+                write_archive(path, files, wanted)
+                self._made[hashes] = path
+            return self._made[hashes]
 
 
 def write_archive(path: Path, files: Sequence[PushedFile], wanted: Sequence[FileWanted]) -> None:

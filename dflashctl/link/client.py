@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import base64
 import logging
-import tempfile
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from dflashctl.agent import wire
@@ -41,21 +39,20 @@ from dflashctl.errors import (
     LinkLost,
     Unverified,
 )
-from dflashctl.link.archive import write_archive
 from dflashctl.link.complaints import as_error
 from dflashctl.link.foreground import Foreground
 from dflashctl.link.transport import NoFileChannel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from dflashctl.agent.keeping import Pull
     from dflashctl.agent.optimizing import Cancel, Detach, Fetch, Optimize
-    from dflashctl.agent.protocol import Ask, Commit, FileWanted, Logs, Look, Request
+    from dflashctl.agent.protocol import Ask, Commit, Logs, Look, Request
     from dflashctl.agent.watching import Notify
     from dflashctl.link.foreground import Ends
     from dflashctl.link.transport import Channel, Progress, Transport
-    from dflashctl.playbook.model import PushedFile
 
 _log = logging.getLogger("dflashctl.link")
 
@@ -112,43 +109,30 @@ class Agent:
         self._send(look)
         return self._expect(Observed, self._reply())
 
-    def push(
-        self,
-        transaction: str,
-        files: Sequence[PushedFile],
-        wanted: Sequence[FileWanted],
-        progress: Progress,
-    ) -> None:
-        """Bring files into a transaction's staging folder, as one archive.
+    def push(self, transaction: str, archive: Path, progress: Progress) -> None:
+        """Bring an archive of files into a transaction's staging folder.
 
         Args:
             transaction: the id that the commit will have.
-            files: where their contents are on this machine, by ``dest``.
-            wanted: those to send; with the same hash only once. None: nothing is done.
+            archive: a file of this machine, as `Archives` makes it.
             progress: called with the bytes sent and the bytes in all.
 
         Raises:
-            SourceUnreadable: a file is gone, unreadable, or no longer what was hashed.
             Refused: there is no room for them, or the staging folder cannot be written.
         """
-        if not wanted:
-            return
-        with tempfile.TemporaryDirectory(prefix="dflashctl-") as folder:
-            archive = Path(folder, _ARCHIVE)
-            write_archive(archive, files, wanted)
-            size = archive.stat().st_size
-            began = time.monotonic()
-            self._send(Stage(transaction=transaction, bytes_needed=size, over="file"))
-            staging = self._expect(Staging, self._reply())
-            try:
-                self._transport.send_file(archive, staging.folder, _ARCHIVE, progress)
-                way = "as a file"
-            except NoFileChannel as error:
-                _log.debug("%s: %s: the agent's own channel is used", self._target, error)
-                self._send_over_channel(transaction, archive, progress)
-                way = "over the agent's channel"
-            except ConnectionError as error:
-                raise self._lost(str(error)) from error
+        size = archive.stat().st_size
+        began = time.monotonic()
+        self._send(Stage(transaction=transaction, bytes_needed=size, over="file"))
+        staging = self._expect(Staging, self._reply())
+        try:
+            self._transport.send_file(archive, staging.folder, _ARCHIVE, progress)
+            way = "as a file"
+        except NoFileChannel as error:
+            _log.debug("%s: %s: the agent's own channel is used", self._target, error)
+            self._send_over_channel(transaction, archive, progress)
+            way = "over the agent's channel"
+        except ConnectionError as error:
+            raise self._lost(str(error)) from error
         took = time.monotonic() - began
         _log.debug("%s: sent %d bytes %s in %.3f s", self._target, size, way, took)
 

@@ -1,4 +1,4 @@
-"""The same work on many targets at once."""
+"""The same work on many things at once."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from dflashctl.errors import DflashError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dflashctl.inventory.model import Target
-
+Item = TypeVar("Item")
 T = TypeVar("T")
+AT_ONCE = 16
 
 
 def each(
-    targets: Sequence[Target], work: Callable[[Target], T], at_once: int = 16
+    items: Sequence[Item], work: Callable[[Item], T], at_once: int = AT_ONCE
 ) -> list[T | DflashError]:
-    """The results in the targets' order; where one failed, its error in that place.
+    """The results in the items' order; where one failed, its error in that place.
 
-    Ctrl-C is not held up by work that still waits: the threads are daemons. Any other
-    exception than a DflashError is a fault of ours and is raised when all are done.
+    The calling thread takes its part, so that a single item needs no other. Ctrl-C is not
+    held up by work that still waits: the other threads are daemons. Any other exception
+    than a DflashError is a fault of ours and is raised when all are done.
     """
     waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
-    for index in range(len(targets)):
+    for index in range(len(items)):
         waiting.put(index)
     results: dict[int, T | DflashError] = {}
     faults: list[BaseException] = []
@@ -37,7 +38,7 @@ def each(
             except queue.Empty:
                 return
             try:
-                results[index] = work(targets[index])
+                results[index] = work(items[index])
             except DflashError as error:
                 results[index] = error
             except BaseException as error:  # raised again below
@@ -45,13 +46,16 @@ def each(
                 return
 
     threads = [
-        threading.Thread(target=labour, name=f"target {number}", daemon=True)
-        for number in range(min(at_once, len(targets)))
+        threading.Thread(target=labour, name=f"beside {number}", daemon=True)
+        for number in range(1, min(at_once, len(items)))
     ]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    labour()
+    # Ctrl-C or a hang-up reached us in our own part: nothing is waited for.
+    if all(isinstance(fault, Exception) for fault in faults):
+        for thread in threads:
+            thread.join()
     if faults:
         raise faults[0]
-    return [results[index] for index in range(len(targets))]
+    return [results[index] for index in range(len(items))]

@@ -6,12 +6,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dflashctl.agent.protocol import Action, FileWanted
-    from dflashctl.agent.recorded import Source
+    from dflashctl.agent.protocol import Action, FileWanted, Look
+    from dflashctl.agent.recorded import RunRecord, Source
+    from dflashctl.agent.seen import Observed
     from dflashctl.agent.watching import Watch
     from dflashctl.errors import Refusal
     from dflashctl.inventory.model import Target
     from dflashctl.plan.diff import FileDiff
+    from dflashctl.plan.rollback import Wanted
     from dflashctl.playbook.boundaries import BucketsFile
     from dflashctl.playbook.model import Playbook
 
@@ -45,6 +47,28 @@ class Desired:
     archive: str = ""
     boundaries: BucketsFile | None = None
     watch: Watch | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """One target as a verb found it: what is wanted of it, beside how it looks.
+
+    Attributes:
+        look: the question that ``seen`` answers.
+        record: the run that is to be repeated, for a rollback.
+        back: the checkpoints that a rollback is to bring back; None: those there stay.
+    """
+
+    desired: Desired
+    look: Look
+    seen: Observed
+    record: RunRecord | None = None
+    back: Wanted | None = None
+
+    @property
+    def target(self) -> str:
+        """The target's name."""
+        return self.desired.target.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

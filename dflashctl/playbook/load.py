@@ -211,6 +211,7 @@ def _build(path: Path, file: PlaybookFile, files: list[tuple[PushedFile, ...]]) 
         dataset=DatasetSpec(**file.dataset.model_dump()) if file.dataset else None,
         batching=BatchingSpec(**file.batching.model_dump()) if file.batching else None,
         steps=tuple(_step(step) for step in file.steps),
+        on_partial=file.on_partial,
     )
 
 

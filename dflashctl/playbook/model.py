@@ -191,6 +191,7 @@ class BatchingSpec:
     seed: int = 0
 
 
+OnPartial = Literal["keep", "stop", "rollback"]
 Verb = Literal[
     "push",
     "run",
@@ -254,6 +255,7 @@ class Playbook:
     """The whole. ``path`` is the file it was read from.
 
     ``buckets``: the file of bucket boundaries that goes with a release, on this machine.
+    ``on_partial``: what becomes of the new runs where one of several targets failed.
     """
 
     path: Path
@@ -271,3 +273,9 @@ class Playbook:
     dataset: DatasetSpec | None = None
     batching: BatchingSpec | None = None
     steps: tuple[StepSpec, ...] = ()
+    on_partial: OnPartial | None = None
+
+    @property
+    def when_partial(self) -> OnPartial:
+        """``on_partial``, or what it is where the playbook does not say."""
+        return self.on_partial or "keep"

@@ -325,6 +325,8 @@ class PlaybookFile(Part):
     """How training makes its batches."""
     steps: list[Step] = []
     """What `dflashctl play` does, in order."""
+    on_partial: Literal["keep", "stop", "rollback"] | None = None
+    """What becomes of the new runs when one of several targets fails; default: keep."""
 
 
 def check(values: Mapping[str | int, Any]) -> tuple[PlaybookFile | None, list[Any]]:

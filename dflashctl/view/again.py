@@ -15,6 +15,8 @@ _OF_A_JOB = (
     f"{_RUNS}|{_CHECKPOINTS}"
 )
 _OF_A_TARGET = "play|exec|shell|inventory check"
+# Which of them take one target only.
+_OF_ONE = "attach|shell|checkpoints pull"
 _COMMAND = re.compile(
     rf"\bdflashctl (?P<verb>{_OF_A_JOB}|{_OF_A_TARGET}|{_INVENTORY})(?![\w-])"
     r"(?P<rest>(?:(?![.;:,)](?:\s|$)).)*)"
@@ -23,12 +25,14 @@ _COMMAND = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Again:
-    """The options that lead to the same job on the same target once more.
+    """The options that lead to the same job on the same targets once more.
 
-    ``target``: empty where none was typed, as the default one is meant.
+    ``targets``: as they were typed; empty where none was, as the default one is meant.
+    ``everything``: ``--all`` was typed.
     """
 
-    target: str = ""
+    targets: tuple[str, ...] = ()
+    everything: bool = False
     inventory: str | None = None
     playbook: str | None = None
 
@@ -46,7 +50,9 @@ class Again:
 
     @property
     def _at(self) -> tuple[str, ...]:
-        return ("-t", self.target) if self.target else ()
+        if self.everything:
+            return ("--all",)
+        return tuple(word for name in self.targets for word in ("-t", name))
 
     @property
     def _with(self) -> tuple[str, ...]:
@@ -56,7 +62,13 @@ class Again:
         verb, rest = found["verb"], found["rest"]
         own = rest.partition(" -- ")[0]  # what follows is another program's
         more: tuple[str, ...] = ()
-        if " -t " not in own and re.fullmatch(f"{_OF_A_JOB}|{_OF_A_TARGET}", verb):
+        named = " -t " in own or " --all" in own
+        several = self.everything or len(self.targets) > 1
+        if (
+            not named
+            and re.fullmatch(f"{_OF_A_JOB}|{_OF_A_TARGET}", verb)
+            and not (several and re.fullmatch(_OF_ONE, verb))
+        ):
             more += self._at
         if " -p " not in own and re.fullmatch(_OF_A_JOB, verb):
             more += self._with

@@ -86,6 +86,14 @@ class Screen:
         """A table or a text as the answer, without the blanks that fill its cells."""
         self.write(self._drawn(self.out, renderable))
 
+    def heading(self, text: str, *, first: bool) -> None:
+        """What the lines after it are about, a blank line before all but the first."""
+        from rich.text import Text
+
+        if not first:
+            self.write("\n")
+        self.show(Text(one_line(text), style=f"bold {ACCENT}"))
+
     def has_room_for(self, renderable: RenderableType) -> bool:
         """Whether it fits into the width of standard output without being folded."""
         from rich.measure import Measurement

@@ -59,7 +59,9 @@ def show_findings(
     from rich.text import Text
 
     found = tuple(findings)
-    again = replace(screen.again(), target=target) if target else screen.again()
+    again = (
+        replace(screen.again(), targets=(target,), everything=False) if target else screen.again()
+    )
     width = max((len(finding.check) for finding in found), default=0) + 2
     screen.out.print(Text(one_line(title), style=f"bold {ACCENT}"), soft_wrap=True)
     for finding in found:

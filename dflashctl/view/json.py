@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dflashctl.agent.seen import LIVE_STATES
-from dflashctl.errors import Unreachable
+from dflashctl.errors import Interrupted, LinkLost, Unreachable
 from dflashctl.view import figures
 from dflashctl.view.metrics import metrics_object
 from dflashctl.view.status import disk_shown, run_shown
@@ -17,7 +17,6 @@ from dflashctl.view.words import words_for
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dflashctl.agent.protocol import StepDone, StepPassed
     from dflashctl.agent.seen import Observed
     from dflashctl.agent.watching import RestartSeen
     from dflashctl.errors import DflashError
@@ -25,9 +24,14 @@ if TYPE_CHECKING:
     from dflashctl.plan.diff import FileDiff
     from dflashctl.plan.model import Plan
     from dflashctl.view.again import Again
+    from dflashctl.view.course import Course
     from dflashctl.view.status import Report
 
 SCHEMA = 1
+_TRANSACTION_FIELDS = (
+    "transaction", "plan", "done", "passed_over", "state", "live", "run_id", "pid", "release",
+    "session", "on_partial", "after", "error",
+)  # fmt: skip
 _STATUS_FIELDS = (
     "state", "run", "session", "metrics", "gpus", "gpu_status", "checkpoints", "disk", "release",
     "buckets", "restart", "optimizer", "verdicts", "lock", "interrupted", "last_known", "error",
@@ -243,17 +247,16 @@ def diff_object(diff: FileDiff) -> dict[str, Any]:
     }
 
 
-def transaction_object(
-    plan: Plan,
-    seen: Observed,
-    transaction: str | None,
-    done: Mapping[int, StepDone],
-    passed: Mapping[int, StepPassed],
-) -> dict[str, Any]:
-    """One target of a verb that has a plan. ``transaction``: None when nothing was done."""
-    run = run_shown(seen)
+def course_object(course: Course) -> dict[str, Any]:
+    """One target of a verb that has a plan, with all that is known of it beside an error."""
+    error, seen, plan = course.error, course.seen, course.plan
+    shown = None if error is None else error_object(error)
+    if seen is None or plan is None:
+        return {**dict.fromkeys(_TRANSACTION_FIELDS), "error": shown}
+    begun = course.outcome is not None or isinstance(error, LinkLost | Interrupted)
+    done, passed, run = course.done, course.passed, run_shown(seen)
     return {
-        "transaction": transaction,
+        "transaction": course.transaction if begun else None,
         "plan": plan_object(plan),
         "done": [
             {"step": number, "result": event.result, "seconds": event.seconds,
@@ -271,7 +274,9 @@ def transaction_object(
         "pid": run.pid if run else None,
         "release": run.release if run else None,
         "session": _session(seen),
-        "error": None,
+        "on_partial": course.rule,
+        "after": None if course.after is None else course_object(course.after),
+        "error": shown,
     }  # fmt: skip
 
 

@@ -12,30 +12,34 @@ from dflashctl.view.store_outcome import store_lines
 from dflashctl.view.words import words_for
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from dflashctl.agent.protocol import LogEnd, StepDone
+    from dflashctl.agent.protocol import LogEnd
     from dflashctl.agent.seen import Observed
     from dflashctl.errors import DflashError
-    from dflashctl.plan.model import Plan
     from dflashctl.view.again import Again
     from dflashctl.view.console import Screen
+    from dflashctl.view.course import Course
 
 # So many further targets of an error are named; a dead host may have a hundred.
 _NAMED = 3
 
 
-def show_error(screen: Screen, error: DflashError, others: tuple[str, ...] = ()) -> None:
+def show_error(
+    screen: Screen, error: DflashError, others: tuple[str, ...] = (), again: Again | None = None
+) -> None:
     """What happened, the particulars, and the next thing to do, on standard error.
 
-    ``others``: further targets where it is the same.
+    Args:
+        screen: where.
+        error: what is told.
+        others: further targets where it is the same.
+        again: what a command that is to be typed next repeats, if not what was typed.
     """
     from rich.text import Text
 
     from dflashctl.view.sanitize import clean
 
     words = words_for(error)
-    again = screen.again()
+    again = again or screen.again()
     screen.flow(screen.err, Text("error: ", style="bold red"), Text(one_line(words.message)))
     for detail in words.details:
         indent = len(detail) - len(detail.lstrip())
@@ -57,13 +61,13 @@ def show_usage(screen: Screen, message: str, help_words: str) -> None:
     screen.flow(screen.err, Text("  "), Text(f"See: {help_words}", style=ACCENT))
 
 
-def show_traceback(screen: Screen) -> None:
-    """The error that is being handled, as Python tells it."""
+def show_traceback(screen: Screen, error: BaseException) -> None:
+    """The error, as Python tells it."""
     import traceback
 
     from dflashctl.view.sanitize import clean
 
-    screen.err.print(clean(traceback.format_exc()), soft_wrap=True)
+    screen.err.print(clean("".join(traceback.format_exception(error))), soft_wrap=True)
 
 
 def ending(seen: Observed, end: LogEnd) -> str:
@@ -79,21 +83,16 @@ def ending(seen: Observed, end: LogEnd) -> str:
     return f"{run.state.lower()} ({', '.join(facts)})" if facts else run.state.lower()
 
 
-def show_done(
-    screen: Screen, again: Again, plan: Plan, seen: Observed, done: Mapping[int, StepDone]
-) -> None:
+def show_done(screen: Screen, again: Again, course: Course) -> None:
     """The summary of a transaction that went through, as the answer.
 
-    Args:
-        screen: where.
-        again: on which target, and how to type a command for the same job.
-        plan: what was done.
-        seen: the target as it is now.
-        done: the agent's word on each step, by its number.
+    ``again``: how to type a command for the same job on this target.
     """
     from rich.text import Text
 
-    target = again.target
+    plan, seen, done, target = course.plan, course.seen, course.done, course.target
+    assert plan is not None, "it was performed"
+    assert seen is not None, "it was performed"
     lines: list[tuple[str, str]] = []
     if plan.run_id is not None:
         lines.append(("run", f"{plan.run_id} {seen.state.lower()} on {target}"))

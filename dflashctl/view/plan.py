@@ -1,7 +1,8 @@
-"""A plan: each step with its reason, then what else is worth knowing."""
+"""Plans: each step with its reason, then what else is worth knowing."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dflashctl.agent.protocol import PlaceFiles
@@ -10,19 +11,53 @@ from dflashctl.view.diff import show_diffs
 from dflashctl.view.sanitize import one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+
     from rich.console import Console
 
     from dflashctl.plan.model import Plan
     from dflashctl.view.console import Screen
 
 
-def show_plan(
-    screen: Screen, console: Console, target: str, plan: Plan, *, whole: bool = False
+def show_plans(
+    screen: Screen, console: Console, plans: Mapping[str, Plan], *, whole: bool = False
 ) -> None:
-    """The whole plan on one of the screen's consoles. Refusals are shown as an error, later.
+    """Every plan on one of the screen's consoles; those that say the same are shown once.
 
-    ``whole``: the changes of files, too, however long they are.
+    Refusals are shown as errors, later.
+
+    Args:
+        screen: where.
+        console: which of its streams.
+        plans: by the targets' names.
+        whole: the changes of files, too, however long they are.
     """
+    alike: dict[Hashable, list[str]] = {}
+    for target, plan in plans.items():
+        alike.setdefault(_reads(plan), []).append(target)
+    for targets in alike.values():
+        plan = plans[targets[0]]
+        ids = {plans[target].run_id for target in targets}
+        if len(ids) > 1 and plan.run_id is not None:
+            plan = _with_any_id(plan, plan.run_id)
+        _show_plan(screen, console, ", ".join(targets), plan, whole=whole)
+
+
+def _reads(plan: Plan) -> Hashable:
+    """What tells plans apart for who reads them: all but the run's own id."""
+    same = plan if plan.run_id is None else _with_any_id(plan, plan.run_id)
+    steps = tuple((step.what, step.why) for step in same.steps)
+    return steps, plan.notes, plan.diffs, bool(plan.refusals)
+
+
+def _with_any_id(plan: Plan, run_id: str) -> Plan:
+    """The plan, of whose run's id only what several have in common is left."""
+    common = f"{run_id.rpartition('-')[0]}-*"
+    steps = tuple(replace(step, what=step.what.replace(run_id, common)) for step in plan.steps)
+    return replace(plan, steps=steps)
+
+
+def _show_plan(screen: Screen, console: Console, target: str, plan: Plan, *, whole: bool) -> None:
     from rich.text import Text
 
     # Where all files are new, the step has said so.

@@ -22,6 +22,8 @@ def words_for(error: e.DflashError) -> Words:  # noqa: PLR0911, PLR0912 - one a 
             return _way(error)
         case e.Refused():
             return _refused(error)
+        case e.HeldBack():
+            return _held_back(error)
         case e.Unverified():
             return _unverified(error)
         case e.TryAgain():
@@ -363,6 +365,18 @@ def _refused(error: e.Refused) -> Words:
         message=f"refused on {error.target}, before anything was touched.",
         details=tuple(details),
         next="What runs there goes on as it was.",
+    )
+
+
+def _held_back(error: e.HeldBack) -> Words:
+    held = (error.target, *(name for name in error.ready if name != error.target))
+    options = " ".join(f"-t {name}" for name in error.ready)
+    return Words(
+        message=f"nothing was touched on {', '.join(held)} either: {error.verb} is for all "
+        f"of its targets or for none, and {', '.join(error.against)} "
+        f"{'stands' if len(error.against) == 1 else 'stand'} in the way.",
+        next=f"Put that right; or leave out what stands in the way: dflashctl {error.verb} "
+        f"{options}",
     )
 
 

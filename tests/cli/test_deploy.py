@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -66,9 +67,10 @@ def test_only_what_the_target_lacks_is_sent_and_before_the_commit(world: World) 
     missing = replace(BARE.files[0], dest="/root/train.py")
     world.answers = [replace(BARE, files=(missing,))]
     world.run("deploy")
-    transaction, sources, wanted = world.pushed[0]
-    assert [file.dest for file in wanted] == ["/root/train.py"]
-    assert [file.source.name for file in sources] == ["train.py"]
+    target, transaction, hashes = world.pushed[0]
+    assert target == "here"
+    content = (world.cwd / "playbooks" / "train.py").read_bytes()
+    assert hashes == [hashlib.sha256(content).hexdigest()]
     assert world.commits[1].transaction == transaction
     assert isinstance(world.commits[1].actions[0], Receive)
 
@@ -307,8 +309,8 @@ def test_a_playbook_without_a_run_cannot_be_deployed(world: World) -> None:
 
 
 @pytest.mark.provokes("too_many_targets")
-def test_several_targets_are_one_too_many(world: World) -> None:
-    result = world.run("deploy", "-t", "training")
+def test_several_targets_are_one_too_many_for_a_terminal(world: World) -> None:
+    result = world.run("attach", "-t", "training")
     assert result.code == 2
     assert "kpro6/dflash, kpro6/eval" in result.err
     assert world.looks == []

@@ -30,7 +30,7 @@ GPU = {
 }  # fmt: skip
 TRANSACTION = {
     "transaction", "plan", "done", "passed_over", "state", "live", "run_id", "pid", "release",
-    "session", "error",
+    "session", "on_partial", "after", "error",
 }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,7 +26,6 @@ from dflashctl.agent.protocol import (
     Commit,
     Event,
     Failure,
-    FileWanted,
     LogEnd,
     Logs,
     LogText,
@@ -44,7 +44,6 @@ from dflashctl.errors import DflashError
 from dflashctl.inventory.model import Target
 from dflashctl.link.connect import Question
 from dflashctl.link.transport import Progress, Words
-from dflashctl.playbook.model import PushedFile
 from tests.plan.scenes import BARE, NOW, RUNNING, SESSION, placed
 
 INVENTORY = """\
@@ -80,16 +79,20 @@ class Agent:
     """Answers as it was told to, and remembers what it was asked."""
 
     world: World
+    target: str
 
     def __enter__(self) -> Agent:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self.world.closed += 1
 
     def observe(self, look: Look) -> Observed:
         self.world.looks.append(look)
-        answers = self.world.answers
+        answers = self.world.answers_of.get(self.target, self.world.answers)
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         if isinstance(answer, BaseException):
             raise answer
@@ -98,21 +101,18 @@ class Agent:
         more = tuple(placed(file) for file in look.files if file.dest not in known)
         return replace(answer, files=answer.files + more)
 
-    def push(
-        self,
-        transaction: str,
-        files: Sequence[PushedFile],
-        wanted: Sequence[FileWanted],
-        progress: Progress,
-    ) -> None:
-        self.world.pushed.append((transaction, tuple(files), tuple(wanted)))
-        progress(sum(file.size for file in wanted), sum(file.size for file in wanted))
-        if self.world.push_error is not None:
-            raise self.world.push_error
+    def push(self, transaction: str, archive: Path, progress: Progress) -> None:
+        with tarfile.open(archive) as tar:
+            self.world.pushed.append((self.target, transaction, tar.getnames()))
+        progress(archive.stat().st_size, archive.stat().st_size)
+        error = self.world.push_error_of.get(self.target, self.world.push_error)
+        if error is not None:
+            raise error
 
     def commit(self, commit: Commit, on_event: Callable[[Event], None]) -> Outcome:
         self.world.commits.append(commit)
-        return self.world.commit(commit, on_event)
+        self.world.committed.append(self.target)
+        return self.world.commit_of.get(self.target, self.world.commit)(commit, on_event)
 
     def ask(self, ask: Ask, on_event: Callable[[Event], None]) -> Outcome | Failure:
         self.world.asked.append(ask)
@@ -178,7 +178,7 @@ class Reach:
         error = self.world.unreachable.get(target.name)
         if error is not None:
             raise error
-        return Agent(self.world)
+        return Agent(self.world, target.name)
 
     def terminal_words(self, _: Target, words: Words) -> Words:
         return words
@@ -207,8 +207,14 @@ class World:
     answer: Callable[[Commit, Callable[[Event], None]], Outcome] | BaseException | Failure = field(
         default_factory=lambda: succeed
     )
+    answers_of: dict[str, list[Observed | BaseException]] = field(default_factory=dict)
+    commit_of: dict[str, Callable[[Commit, Callable[[Event], None]], Outcome]] = field(
+        default_factory=dict
+    )
+    committed: list[str] = field(default_factory=list)
     unreachable: dict[str, DflashError] = field(default_factory=dict)
     push_error: BaseException | None = None
+    push_error_of: dict[str, BaseException] = field(default_factory=dict)
     log: list[LogText | LogEnd | BaseException] = field(default_factory=list)
     looks: list[Look] = field(default_factory=list)
     pushed: list[Any] = field(default_factory=list)

@@ -43,6 +43,7 @@ from dflashctl.errors import (
 )
 from dflashctl.inventory.model import Target
 from dflashctl.link import client, connect
+from dflashctl.link.archive import Archives
 from dflashctl.link.client import Agent
 from dflashctl.link.complaints import as_error
 from dflashctl.link.connect import Connections, open_agent
@@ -289,7 +290,9 @@ def unpacked(archive: Path) -> dict[str, bytes]:
 def test_files_are_pushed_as_one_archive(start: Start, home: Path, tmp_path: Path):
     files, wanted = payload(tmp_path)
     seen: list[tuple[int, int]] = []
-    start(RECEIVER).push("t-1", files, wanted, lambda *at: seen.append(at))
+    with Archives() as archives:
+        archive = archives.of(files, wanted)
+        start(RECEIVER).push("t-1", archive, lambda *at: seen.append(at))
     assert unpacked(home / "staging" / "files.tar") == {wanted[0].sha256: CONTENT}
     assert seen[-1][0] == seen[-1][1] > len(CONTENT)
 
@@ -303,7 +306,9 @@ def test_without_a_file_channel_they_go_over_the_agents_own(
     monkeypatch.setattr(LocalTransport, "send_file", refuse)
     files, wanted = payload(tmp_path)
     seen: list[tuple[int, int]] = []
-    start(RECEIVER).push("t-1", files, wanted, lambda *at: seen.append(at))
+    with Archives() as archives:
+        archive = archives.of(files, wanted)
+        start(RECEIVER).push("t-1", archive, lambda *at: seen.append(at))
     assert unpacked(home / "staging" / "over-channel") == {wanted[0].sha256: CONTENT}
     assert seen[-1][0] == seen[-1][1] > len(CONTENT)
 
@@ -318,8 +323,12 @@ def test_files_arrive_over_ssh_with_and_without_a_second_session(
     try:
         target = target_at(address_of(server), write_python(tmp_path / "py", home))
         files, wanted = payload(tmp_path)
-        with Connections() as connections, open_agent(target, connections) as agent:
-            agent.push("t-1", files, wanted, lambda *_: None)
+        with (
+            Archives() as archives,
+            Connections() as connections,
+            open_agent(target, connections) as agent,
+        ):
+            agent.push("t-1", archives.of(files, wanted), lambda *_: None)
         arrived = home / "staging" / ("over-channel" if extra else "files.tar")
         assert unpacked(arrived) == {wanted[0].sha256: CONTENT}
     finally:
@@ -341,8 +350,8 @@ def test_a_disk_that_fills_up_midway_ends_the_sending(
         while hear(): pass
         """
     )
-    with pytest.raises(Refused) as caught:
-        agent.push("t-1", files, wanted, lambda *_: None)
+    with Archives() as archives, pytest.raises(Refused) as caught:
+        agent.push("t-1", archives.of(files, wanted), lambda *_: None)
     assert caught.value.refusals[0].code == "disk_full"
 
 
@@ -350,12 +359,8 @@ def test_a_disk_that_fills_up_midway_ends_the_sending(
 def test_too_little_room_is_told_before_anything_is_sent(start: Start, tmp_path: Path):
     files, wanted = payload(tmp_path)
     agent = start('hear(); say(Failure(code="disk_full", detail={"path":"/","free":0,"needed":9}))')
-    with pytest.raises(Refused):
-        agent.push("t-1", files, wanted, lambda *_: None)
-
-
-def test_nothing_to_send_is_nothing_asked(start: Start):
-    start("hear(); sys.exit(1)").push("t-1", [], [], lambda *_: None)
+    with Archives() as archives, pytest.raises(Refused):
+        agent.push("t-1", archives.of(files, wanted), lambda *_: None)
 
 
 # --- over a connection that dies ---------------------------------------------------------

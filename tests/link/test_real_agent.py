@@ -9,6 +9,7 @@ import pytest
 
 from dflashctl.agent.protocol import Commit, FileWanted, Look, PlaceFiles, Receive, Who
 from dflashctl.inventory.model import Local, Target
+from dflashctl.link.archive import Archives
 from dflashctl.link.connect import Connections, open_agent
 from dflashctl.link.local import LocalTransport
 from dflashctl.link.sshchannel import SshTransport
@@ -56,7 +57,8 @@ def test_a_file_is_pushed_checked_and_put_in_place(
         seen = agent.observe(look)
         assert seen.files[0].sha256 is None
         pushed = PushedFile(source=tmp_path / "source", dest=dest, mode=0o750)
-        agent.push("t-1", [pushed], [wanted], lambda *_: None)
+        with Archives() as archives:
+            agent.push("t-1", archives.of([pushed], [wanted]), lambda *_: None)
         outcome = agent.commit(
             Commit(
                 transaction="t-1",

@@ -10,13 +10,13 @@ from dflashctl.view.again import Again
 
 
 def test_a_further_command_keeps_the_options_that_were_given() -> None:
-    assert Again(target="kpro6/dflash").typed("status") == "dflashctl status -t kpro6/dflash"
-    asked = Again(target="here", inventory="a b.yml", playbook="eval.yml")
+    assert Again(targets=("kpro6/dflash",)).typed("status") == "dflashctl status -t kpro6/dflash"
+    asked = Again(targets=("here",), inventory="a b.yml", playbook="eval.yml")
     assert asked.typed("logs", "-f") == "dflashctl -i 'a b.yml' logs -f -t here -p eval.yml"
 
 
 def test_a_command_in_a_text_gets_what_it_takes_and_lacks() -> None:
-    again = Again(target="kpro6/dflash", inventory="a b.yml", playbook="eval.yml")
+    again = Again(targets=("kpro6/dflash",), inventory="a b.yml", playbook="eval.yml")
     whole = "-t kpro6/dflash -p eval.yml"
     for text, shown in (
         ("Run: dflashctl stop.", f"Run: dflashctl -i 'a b.yml' stop {whole}."),
@@ -39,7 +39,7 @@ def test_a_command_in_a_text_gets_what_it_takes_and_lacks() -> None:
 
 
 def test_what_is_repeated_is_what_each_verb_takes() -> None:
-    again = Again(target="T", inventory="I", playbook="P")
+    again = Again(targets=("T",), inventory="I", playbook="P")
     for words, command in _verbs(typer.main.get_command(app)):
         options = {option for parameter in command.params for option in parameter.opts}
         at, with_ = " -t T" * ("-t" in options), " -p P" * ("-p" in options)

@@ -9,7 +9,7 @@ import pytest
 from dflashctl.agent.protocol import Alive, StepBegun, StepDone, StepNote, StopRun
 from dflashctl.plan.model import Step
 from dflashctl.view.console import Screen
-from dflashctl.view.progress import Steps, Upload
+from dflashctl.view.progress import Board, Row, Upload
 
 STOP = Step(
     action=StopRun(session="s", run_id=None, signal="INT", grace_s=1.0), what="stop it", why="asked"
@@ -23,7 +23,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def one_step(steps: Steps, note: str = "2 still alive, sending TERM") -> None:
+def one_step(steps: Row, note: str = "2 still alive, sending TERM") -> None:
     steps.tell(StepBegun(index=0))
     steps.tell(Alive())
     steps.tell(StepNote(index=0, text=note))
@@ -31,7 +31,8 @@ def one_step(steps: Steps, note: str = "2 still alive, sending TERM") -> None:
 
 
 def test_on_a_pipe_a_step_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    with Steps(Screen("auto", {}), STEPS) as steps:
+    with Board(Screen("auto", {}), {"here": STEPS}) as board:
+        steps = board.of("here")
         one_step(steps)
         steps.tell(StepBegun(index=1))
         steps.failed(1)
@@ -45,7 +46,8 @@ def test_on_a_pipe_a_step_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_step_that_nobody_planned_has_a_number(capsys: pytest.CaptureFixture[str]) -> None:
-    with Steps(Screen("auto", {}), ()) as steps:
+    with Board(Screen("auto", {}), {"here": ()}) as board:
+        steps = board.of("here")
         steps.tell(StepDone(index=4, seconds=0.0, result="", facts={}))
     assert capsys.readouterr().err == "  done  step 5\n"
 
@@ -55,7 +57,8 @@ def test_on_a_terminal_the_step_at_work_moves_and_the_done_ones_stay(
 ) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    with Steps(Screen("never", XTERM), STEPS) as steps:
+    with Board(Screen("never", XTERM), {"here": STEPS}) as board:
+        steps = board.of("here")
         steps.tell(StepBegun(index=1))
         time.sleep(0.4)
         one_step(steps)
