@@ -1,10 +1,15 @@
-"""tmux through libtmux, on the machine where the tmux is. Sessions are named exactly."""
+"""tmux, on the machine where it is. Sessions are named exactly.
+
+What changes something goes through libtmux. A question is asked of tmux itself: it is in
+every look, and libtmux takes longer to load than the whole rest of a look takes.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -48,7 +53,7 @@ class Tmux:
 
     @cached_property
     def _server(self) -> Server:
-        from libtmux import Server  # 60 ms that not every request needs
+        from libtmux import Server  # 60 ms that few requests need
 
         if self._socket and "/" in self._socket:
             return Server(socket_path=self._socket)
@@ -59,10 +64,13 @@ class Tmux:
         """What ``tmux -V`` says; None when there is no tmux."""
         if shutil.which("tmux") is None:
             return None
-        from libtmux.common import tmux_cmd  # see above
-
-        lines = tmux_cmd("-V").stdout
+        lines = _asked("-V")
         return lines[0].removeprefix("tmux ") if lines else "unknown"
+
+    def _ask(self, *words: str) -> list[str]:
+        """The lines that tmux answers a question with; none when no server runs."""
+        socket = self._socket or "default"
+        return _asked("-S" if "/" in socket else "-L", socket, *words)
 
     def _cmd(self, name: str, *words: str) -> tmux_cmd:
         # tmux reads an argument that ends in ";" as the end of a command.
@@ -75,7 +83,7 @@ class Tmux:
         if shutil.which("tmux") is None:
             return ()
         found = []
-        for line in self._cmd("list-panes", "-a", "-F", _FORMAT).stdout:
+        for line in self._ask("list-panes", "-a", "-F", _FORMAT):
             part = line.split(" ", 4)
             server = process.look(int(part[0]))
             if server is not None:
@@ -152,9 +160,31 @@ class Tmux:
         while process.is_alive(server) and time.monotonic() < deadline:
             if self.panes():
                 return
-            if self._cmd("show-options", "-s", "-v", "exit-empty").stdout == ["off"]:
+            if self._ask("show-options", "-s", "-v", "exit-empty") == ["off"]:
                 return
             time.sleep(process.POLL_S)
+
+
+def _asked(*words: str) -> list[str]:
+    """What tmux says to these words, by line. Raises AgentError: ``no_tmux``, as below."""
+    try:
+        done = subprocess.run(
+            ("tmux", *words),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            encoding="utf-8",
+            errors="backslashreplace",
+            timeout=CALL_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise _mute(CALL_S) from None
+    return done.stdout.split("\n")[:-1]
+
+
+def _mute(seconds: float) -> AgentError:
+    return AgentError("no_tmux", reason=f"its server does not answer within {seconds:g} s")
 
 
 @contextmanager
@@ -166,7 +196,7 @@ def _within(seconds: float) -> Iterator[None]:
     """
 
     def late(*_: object) -> None:
-        raise AgentError("no_tmux", reason=f"its server does not answer within {seconds:g} s")
+        raise _mute(seconds)
 
     before = signal.signal(signal.SIGALRM, late)
     signal.setitimer(signal.ITIMER_REAL, seconds)
