@@ -5,7 +5,7 @@ Sizes are bytes, times seconds since the epoch, durations seconds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dflashctl.agent.lean import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

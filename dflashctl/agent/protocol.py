@@ -16,10 +16,10 @@ otherwise. An unknown value is None. Modes are permission bits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dflashctl.agent.keeping import CheckpointAction, Pull, Pulled, PullEvent, StoreSpec
+from dflashctl.agent.lean import dataclass, field
 from dflashctl.agent.optimizing import (
     Cancel,
     Cancelled,

@@ -5,9 +5,9 @@ Times are seconds since the epoch, sizes bytes. What was not recorded is None.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal
 
+from dflashctl.agent.lean import dataclass, field
 from dflashctl.agent.seen import Ending, MetricsSeen, RunSeen
 from dflashctl.agent.watching import Attempt, RestartSeen
 

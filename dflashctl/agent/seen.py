@@ -6,10 +6,10 @@ value is None. Modes are permission bits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from dflashctl.agent.keeping import StoreSeen
+from dflashctl.agent.lean import dataclass
 from dflashctl.agent.process import Rung
 from dflashctl.agent.watching import RestartSeen
 

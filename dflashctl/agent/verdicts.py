@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
 from dflashctl.agent import curves
 from dflashctl.agent.curves import in_words
+from dflashctl.agent.lean import dataclass
 from dflashctl.agent.seen import BucketsSeen, GpusSeen, VerdictSeen
 from dflashctl.agent.series import HEARTBEAT_S, Progress, median
 

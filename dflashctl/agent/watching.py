@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal
+
+from dflashctl.agent.lean import dataclass, field
 
 Kind = Literal["webhook", "slack", "ntfy", "email", "command"]
 Event = Literal["verdict", "cleared", "ended", "restart", "test"]
