@@ -66,14 +66,17 @@ class Lab:
         """The file that makes ``ssh -F FILE kpro6`` work."""
         return str(self.folder / "ssh_config")
 
-    def write_inventory(self, *more: Container, **target: Any) -> None:
-        """Our own view: the container ``box``, set as told, and further ones of the host."""
+    def write_inventory(self, *more: Container, port: int | None = None, **target: Any) -> None:
+        """Our own view: the container ``box``, set as told, and further ones of the host.
+
+        ``port``: another than the proxy's.
+        """
         sshd = self.host.sshd
         boxes = {"box": {"vmid": self.container.vmid, "route": "pct", **target}}
         boxes |= {f"box{one.vmid}": {"vmid": one.vmid, "route": "pct"} for one in more}
         host = {
             "address": sshd.host,
-            "port": self.proxy.port,
+            "port": port or self.proxy.port,
             "user": sshd.user,
             "identity_file": str(sshd.client_key),
             "known_hosts_file": str(sshd.known_hosts),
@@ -141,7 +144,7 @@ def dflashctl() -> tuple[str, ...]:
 
 @contextmanager
 def lab() -> Iterator[Lab]:
-    """The lab, running and gone afterwards.
+    """The lab with our job running in it; gone afterwards.
 
     Raises:
         LabUnavailable: it cannot be had here.
@@ -166,6 +169,7 @@ def lab() -> Iterator[Lab]:
         built.write_inventory()
         built.write_playbook()
         built.write_script("train.sh", "/root/checkpoints")
+        built.ours(0.0, "deploy", "--restart", "--no-wait")
         yield built
 
 

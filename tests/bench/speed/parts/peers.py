@@ -106,7 +106,6 @@ def measure(lab: Lab, book: Book, runs: int, *, ours_only: bool) -> None:
             book.skip(name, why)
         else:
             ways[name] = once
-    ways["dflashctl"](0.0)
     found = in_turns(ways, DELAYS, max(2, runs - 2))
     book.keep("peers", found)
     print(times(found), flush=True)
