@@ -6,7 +6,6 @@ when the sshd refuses to run more programs over the first.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 import time
@@ -93,16 +92,18 @@ class SshHost:
             LinkLost: the one that there is broke.
         """
         self._connection(target, foresees=True)
-        for connection in [one for one in self._open if one.wire.is_active()]:
-            with contextlib.suppress(SessionRefusedError):
-                return self._session_over(connection, target)
-        _log.debug("%s refuses a further session: one more connection", self.hop.place)
-        with self._lock:
-            further = self._connect(target, foresees=True)
-        try:
-            return self._session_over(further, target)
-        except SessionRefusedError as error:
-            raise self._unreachable(target, f"it runs no commands: {error}") from error
+        full: list[_Connection] = []
+        while True:
+            for connection in self._with_room(full):
+                try:
+                    return self._session_over(connection, target)
+                except SessionRefusedError:
+                    full.append(connection)
+            with self._lock:
+                # Of those who were refused at once, one connects, and the others follow.
+                if not self._with_room(full):
+                    _log.debug("%s refuses a further session: one more connection", self.hop.place)
+                    return self._session_of_its_own(target)
 
     def shown_key(self, target: str) -> tuple[str, bytes]:
         """The key that the host shows, whoever vouches for it; nobody logs in.
@@ -142,6 +143,27 @@ class SshHost:
         for connection in list(self._open):
             connection.close()
 
+    def _with_room(self, full: list[_Connection]) -> list[_Connection]:
+        """The open connections but those that are known to be full."""
+        return [one for one in self._open if one not in full and one.wire.is_active()]
+
+    def _session_of_its_own(self, target: str) -> Session:
+        """A session on a new connection, before anybody else has one there."""
+        further = self._connect(target, foresees=True)
+        try:
+            session = self._session_over(further, target)
+        except SessionRefusedError as error:
+            further.close()
+            raise self._unreachable(target, f"it runs no commands: {error}") from error
+        self._keep(further)
+        return session
+
+    def _keep(self, made: _Connection) -> None:
+        """Share it from now on, unless all is being closed."""
+        self._open.append(made)
+        if self._closed:
+            made.close()
+
     def _connection(self, target: str, *, foresees: bool) -> _Connection:
         with self._lock:
             if self._failure is not None:
@@ -151,10 +173,12 @@ class SshHost:
                 if connection.wire.is_active():
                     return connection
             try:
-                return self._connect(target, foresees=foresees)
+                made = self._connect(target, foresees=foresees)
             except DflashError as error:
                 self._failure = error
                 raise
+            self._keep(made)
+            return made
 
     def _session_over(self, connection: _Connection, target: str) -> Session:
         try:
@@ -191,9 +215,6 @@ class SshHost:
             raise
         made = _Connection(connection, ground)
         made.wire.set_keepalive(_KEEPALIVE_S)
-        self._open.append(made)
-        if self._closed:
-            made.close()
         _log.debug(
             "%s: connected to %s as %s in %.3f s",
             target,

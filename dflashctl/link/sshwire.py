@@ -111,7 +111,7 @@ class Wire(ServiceRequestingTransport):
 
     def session(self) -> Session:
         """A session for one program. Raises SessionRefusedError."""
-        with self.breaks(), Watchdog(self, self.deadlines.answer_s):
+        with self._opening():
             try:
                 foreseen = self._foreseen.pop()
             except IndexError:
@@ -120,16 +120,30 @@ class Wire(ServiceRequestingTransport):
 
     def tunnel(self, host: str, port: int) -> Tunnel:
         """A connection from the server to somewhere else. Raises SessionRefusedError."""
-        with self.breaks(), Watchdog(self, self.deadlines.answer_s):
+        with self._opening():
             return Tunnel(self, self.open_channel("direct-tcpip", (host, port), ("", 0)))
+
+    @contextlib.contextmanager
+    def _opening(self) -> Iterator[None]:
+        """What Paramiko raises in here on a connection that is well is a refusal.
+
+        It keeps one reason for all: of those who are refused at once, one is told it.
+        """
+        with self.breaks(), Watchdog(self, self.deadlines.answer_s):
+            try:
+                yield
+            except ChannelException as error:
+                raise SessionRefusedError(error.text) from error
+            except SSHException as error:
+                if self._stalled or not self.is_active():
+                    raise
+                raise SessionRefusedError(in_words(error)) from error
 
     @contextlib.contextmanager
     def breaks(self) -> Iterator[None]:
         """Whatever Paramiko raises in here because of a break is a ConnectionError."""
         try:
             yield
-        except ChannelException as error:
-            raise SessionRefusedError(error.text) from error
         except ConnectionError:
             raise
         except (SSHException, OSError, EOFError) as error:
@@ -169,7 +183,8 @@ class Wire(ServiceRequestingTransport):
             nonsense = SSHException(f"it sent nonsense ({type(error).__name__}: {error})")
             nonsense.__cause__ = error
             error = nonsense
-        self._cause = error or self._cause
+        if not isinstance(error, ChannelException):  # which ends no connection
+            self._cause = error or self._cause
         return error
 
     def _why(self) -> Exception | None:

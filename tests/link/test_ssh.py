@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -289,6 +290,21 @@ def test_a_server_of_one_session_has_no_file_channel_but_runs_a_second_program(t
             assert read_all(transport.start(("echo", "two"))) == b"two\n"
             first.write(b"still here")
             assert first.read(5) == b"still here"
+    finally:
+        server.stop()
+
+
+def test_those_who_are_refused_a_session_at_once_share_further_connections(tmp_path: Path):
+    server = start_sshd(tmp_path, home=tmp_path, extra=["MaxSessions 4"])
+    target = target_at(address_of(server))
+    try:
+        with Connections() as connections, ThreadPoolExecutor(12) as at_once:
+            transport = connections.transport(target)
+            channels = list(at_once.map(lambda _: transport.start(("cat",)), range(12)))
+            for channel in channels:
+                channel.write(b"here")
+                assert channel.read(10) == b"here"
+        assert server.log.read_text().count("Accepted publickey") == 3
     finally:
         server.stop()
 
