@@ -6,6 +6,7 @@ when the sshd refuses to run more programs over the first.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -94,16 +95,23 @@ class SshHost:
         self._connection(target, foresees=True)
         full: list[_Connection] = []
         while True:
-            for connection in self._with_room(full):
-                try:
-                    return self._session_over(connection, target)
-                except SessionRefusedError:
-                    full.append(connection)
+            with contextlib.suppress(SessionRefusedError):
+                return self._session_where_there_is_room(target, full)
             with self._lock:
                 # Of those who were refused at once, one connects, and the others follow.
                 if not self._with_room(full):
                     _log.debug("%s refuses a further session: one more connection", self.hop.place)
                     return self._session_of_its_own(target)
+
+    def spare_session(self, target: str) -> Session:
+        """A new session on a connection that there is.
+
+        Raises:
+            SessionRefusedError: none has room for it.
+            Unreachable, HostKeyProblem, NotLetIn, LinkLost: as ``session``.
+        """
+        self._connection(target, foresees=False)
+        return self._session_where_there_is_room(target, [])
 
     def shown_key(self, target: str) -> tuple[str, bytes]:
         """The key that the host shows, whoever vouches for it; nobody logs in.
@@ -144,8 +152,18 @@ class SshHost:
             connection.close()
 
     def _with_room(self, full: list[_Connection]) -> list[_Connection]:
-        """The open connections but those that are known to be full."""
-        return [one for one in self._open if one not in full and one.wire.is_active()]
+        """The open connections but those that are known to be full; the newest may have most."""
+        return [one for one in reversed(self._open) if one not in full and one.wire.is_active()]
+
+    def _session_where_there_is_room(self, target: str, full: list[_Connection]) -> Session:
+        refused = SessionRefusedError("every connection has all the sessions that it may have")
+        for connection in self._with_room(full):
+            try:
+                return self._session_over(connection, target)
+            except SessionRefusedError as error:
+                refused = error
+                full.append(connection)
+        raise refused
 
     def _session_of_its_own(self, target: str) -> Session:
         """A session on a new connection, before anybody else has one there."""

@@ -62,7 +62,11 @@ class SshTransport:
         """
         from scp import SCPClient, SCPException
 
-        wire = self._host.wire(self._target)
+        try:
+            session = self._host.spare_session(self._target)
+        except SessionRefusedError as error:
+            raise NoFileChannel(str(error)) from error
+        wire = session.wire
         stall_s = wire.deadlines.copy_stall_s
         total = source.stat().st_size
         with source.open("rb") as content, Watchdog(wire, stall_s) as watchdog:
@@ -73,14 +77,12 @@ class SshTransport:
 
             client = SCPClient(wire, _COPY_PIECE, stall_s, moved)
             client.scp_command = shlex.join(scp).encode()
+            client.channel = session.channel
             try:
                 with wire.breaks():
                     client.putfo(content, f"{folder}/{name}", mode="0600", size=total)
-            except SessionRefusedError as error:
-                raise NoFileChannel(str(error)) from error
             except (SCPException, ConnectionError) as error:
-                session = Session(wire, client.channel) if client.channel is not None else None
-                code = session.exit_code(_EXIT_S) if session is not None else None
+                code = session.exit_code(_EXIT_S)
                 _log.debug("%s: scp failed with %s: %s", self._target, code, error)
                 if wire.has_broken():
                     raise wire.broken(error) from error
@@ -88,8 +90,7 @@ class SshTransport:
                     raise NoScp(str(error)) from error
                 raise NoFileChannel(str(error)) from error
             finally:
-                if client.channel is not None:
-                    Session(wire, client.channel).close()
+                session.close()
 
     def terminal_words(self, words: Words) -> Words:
         """The system's ssh with a terminal."""

@@ -202,6 +202,11 @@ class Session:
     def __init__(self, wire: Wire, channel: paramiko.Channel) -> None:
         self.wire, self._channel = wire, channel
 
+    @property
+    def channel(self) -> paramiko.Channel:
+        """As Paramiko has it, for what speaks over it in its own way."""
+        return self._channel
+
     def run(self, command: str) -> None:
         """Start the program. Raises SessionRefusedError: the server starts none."""
         with self.wire.breaks(), Watchdog(self.wire, self.wire.deadlines.answer_s):
