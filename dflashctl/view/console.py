@@ -63,7 +63,8 @@ class Screen:
     @property
     def animates(self) -> bool:
         """Whether standard error is a terminal that can redraw a line."""
-        return self.err.file.isatty() and self._environ.get("TERM") not in (None, "", "dumb")
+        # Asked of the stream itself: Rich takes its time to load.
+        return sys.stderr.isatty() and self._environ.get("TERM") not in (None, "", "dumb")
 
     @property
     def redraws(self) -> bool:
