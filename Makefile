@@ -10,7 +10,7 @@ unexport DFLASHCTL_INVENTORY DFLASHCTL_PLAYBOOK
 
 # Most tests wait more than they compute. Each worker has a lab of its own.
 SIDE_BY_SIDE = -n 4 --dist worksteal
-LAB_PACKAGES = tmux openssh-client openssh-server lxc debootstrap tini iproute2
+LAB_PACKAGES = tmux openssh-client openssh-server lxc debootstrap tini iproute2 sudo
 
 .PHONY: help venv torch-venv packages lint format test test-quick test-dflash restarts bench \
   bench-rest bench-checkpoints demo demo-dflash docs screenshots schemas constraints clean

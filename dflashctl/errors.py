@@ -40,7 +40,8 @@ fixes its exit code and the ``error.code`` that ``--json`` shows.
     │   ├── HostKeyChanged
     │   └── OtherFingerprint              not the one that was asked for
     ├── NotLetIn                      77
-    │   └── NotRoot                       let in, but pct is for root
+    │   ├── NotRoot                       let in, but pct is for root
+    │   └── SudoRefused                   let in, but sudo makes us no root
     ├── TargetLacks                   78
     │   ├── ContainerStopped
     │   ├── NoSuchContainer
@@ -516,6 +517,13 @@ class NotRoot(NotLetIn):
     """The host lets us in, but not as root, and ``pct`` is for root only."""
 
     code = "not_root"
+
+
+@dataclass(eq=False, kw_only=True)
+class SudoRefused(NotLetIn):
+    """The host lets us in, and its sudo does not make us root, or wants a password."""
+
+    code = "sudo_refused"
 
 
 class TargetLacks(DflashError):

@@ -111,6 +111,9 @@ SPECIAL: dict[type[e.DflashError], tuple[dict[str, Any], ...]] = {
     e.OptimizerAtWork: ({"session": "dflash-optimizer"},),
     e.OtherFingerprint: ({"wanted": "SHA256:1aXmHk9d0mK5pO2iQW7yTPXyOeBrHSJ3FhCqTyR2v0s"},),
     e.NotRoot: ({"user": "ada"},),
+    e.SudoRefused: (
+        {"user": "ada", "reason": "it wants a password, and there is no terminal to ask on"},
+    ),
     e.PctFailed: ({"target": "kpro6", "reason": "ipcc_send_rec failed: Connection refused"},),
     e.MissingModule: ({"module": "pyarrow", "needed": "parquet"},),
     e.SourceUnreadable: ({"path": Path("playbooks/dflash/train.py")},),

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 class Reach:
     """Opens connections as they are needed, and closes them all at its end.
 
-    The screen does not move while a passphrase is asked for.
+    The screen does not move while a passphrase or a password is asked for.
     """
 
     def __init__(self, screen: Screen, deadlines: Deadlines | None = None) -> None:
-        from dflashctl.link.auth import ask_on_terminal
+        from dflashctl.link.asking import ask_on_terminal
         from dflashctl.link.connect import Connections
 
         def ask(prompt: str) -> str | None:

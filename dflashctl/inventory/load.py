@@ -123,7 +123,9 @@ def _build(path: Path, file: InventoryFile) -> Inventory:
     ways = _Ways(file.hosts, path.parent)
     targets: list[Target] = []
     for name, host in file.hosts.items():
-        route: SshAddress | Local = Local() if host.connection else ways.to_host(name)
+        route: SshAddress | Local = (
+            Local(become=host.become) if host.connection else ways.to_host(name)
+        )
         targets.append(_target(name, host, route))
         for inner, container in host.containers.items():
             targets.append(
@@ -182,6 +184,7 @@ class _Ways:
             known_hosts_file=self._file(said.known_hosts_file),
             jump=self.to(self._hosts[jump]) if jump and jump in self._hosts else jump,
             host_key=said.host_key or "strict",
+            become=said.become,
         )
 
     def _file(self, said: str | None) -> Path | None:

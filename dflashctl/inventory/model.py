@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+Become = Literal["sudo"]
 HostKey = Literal["strict", "accept-new"]
 
 
@@ -22,6 +23,7 @@ class SshAddress:
     ``jump``: the way in between: another `SshAddress` (a host of the inventory),
     ``[user@]host[:port]`` as text, ``"none"`` to go straight, or None: ssh's own config.
     ``host_key``: what becomes of a key that is not known: it is refused, or taken and recorded.
+    ``become``: how to be root there; None: whoever we log in as.
     """
 
     address: str
@@ -31,11 +33,14 @@ class SshAddress:
     known_hosts_file: Path | None = None
     jump: SshAddress | str | None = None
     host_key: HostKey = "strict"
+    become: Become | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Local:
-    """This very machine."""
+    """This very machine. ``become``: how to be root on it; None: whoever we are."""
+
+    become: Become | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

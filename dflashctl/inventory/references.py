@@ -72,7 +72,7 @@ def _container_faults(
 ) -> Iterator[Fault]:
     route = container.get("route", "pct")
     if route == "pct":
-        for field in SSH_FIELDS:
+        for field in (*SSH_FIELDS, "become"):
             if field in container:
                 yield document.fault((*loc, field), "only goes with `route: ssh`")
     elif route == "ssh":

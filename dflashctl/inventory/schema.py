@@ -106,6 +106,8 @@ class _Target(_Mapping):
     """Where the host's key is looked up, on this machine; default ~/.ssh/known_hosts."""
     host_key: Literal["strict", "accept-new"] | None = None
     """accept-new: a key not known yet is taken and recorded; strict, the default: it is not."""
+    become: Literal["sudo"] | None = None
+    """sudo: everything there is done as root, by sudo; default: as the user we log in as."""
     proxy_jump: str | None = None
     """The way in between: a host of this inventory, user@host:port, or none."""
     gpus: GpuCount | None = None

@@ -8,13 +8,11 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
-import getpass
 import logging
 import os
 import socket
 import stat
 import struct
-import termios
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,35 +73,15 @@ def look_at_key(path: Path) -> KeyFile | None:
     return KeyFile(path=path, blob=blob, encrypted=encrypted, problem=problem)
 
 
-def ask_on_terminal(prompt: str) -> str | None:
-    """Ask for a passphrase on the controlling terminal; None: there is none.
-
-    Ctrl-D answers as an empty line does.
-    """
-    try:
-        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
-    except OSError:
-        return None
-    try:
-        return getpass.getpass(prompt)
-    except EOFError:
-        os.write(terminal, b"\n")
-        return ""
-    finally:
-        os.close(terminal)
-
-
 class Keyring:
     """The private keys of this machine, each opened once for all hosts. Thread-safe."""
 
-    def __init__(self, ask: Callable[[str], str | None] = ask_on_terminal) -> None:
+    def __init__(self, ask: Callable[[str], str | None]) -> None:
         """``ask`` shows a prompt and returns what was typed, or None without a terminal."""
         self.accepted = AcceptedKeys()
         self._ask = ask
         self._lock = threading.Lock()
         self._opened: dict[Path, paramiko.PKey | str] = {}
-        self._terminal: list[Any] | None = None
-        self._asking = False
 
     def open(self, file: KeyFile) -> paramiko.PKey | str:
         """The private key, its passphrase asked for if it has one; or why there is none."""
@@ -114,26 +92,10 @@ class Keyring:
                 self._opened[file.path] = self._unlock(file) if file.encrypted else _load(file.path)
             return self._opened[file.path]
 
-    def close(self) -> None:
-        """Give the terminal its echo and a new line, should a question have been cut off."""
-        if self._terminal is not None:
-            with contextlib.suppress(OSError, termios.error):
-                terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
-                termios.tcsetattr(terminal, termios.TCSANOW, self._terminal)
-                if self._asking:
-                    os.write(terminal, b"\n")
-                os.close(terminal)
-
     def _unlock(self, file: KeyFile) -> paramiko.PKey | str:
-        with contextlib.suppress(OSError, termios.error):
-            terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
-            self._terminal = termios.tcgetattr(terminal)
-            os.close(terminal)
         found: paramiko.PKey | str = "no passphrase was given"
         for _ in range(_MOST_PASSPHRASES):
-            self._asking = True
             passphrase = self._ask(f"Passphrase for key '{file.path}': ")
-            self._asking = False
             if passphrase is None:
                 return "it has a passphrase, and there is no terminal to ask on"
             if not passphrase:

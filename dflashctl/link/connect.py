@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import threading
 from typing import TYPE_CHECKING, assert_never
@@ -10,7 +11,8 @@ from dflashctl.agent import wire
 from dflashctl.agent.protocol import Logs, Look
 from dflashctl.agent.recorded import ListRuns, RecallRun
 from dflashctl.inventory.model import InContainer, Local, SshAddress
-from dflashctl.link.auth import Keyring, ask_on_terminal
+from dflashctl.link.asking import Asker, ask_on_terminal
+from dflashctl.link.auth import Keyring
 from dflashctl.link.bundle import Bundle, agent_words, interactive_words, read_bundle
 from dflashctl.link.client import Agent, Asked
 from dflashctl.link.container import ContainerTransport, HostTransport
@@ -46,12 +48,13 @@ class Connections:
         deadlines: Deadlines | None = None,
         recorded: Callable[[Recorded], None] = lambda _: None,
     ) -> None:
-        """``ask`` shows a prompt for a passphrase; None is the answer without a terminal.
+        """``ask`` shows a prompt for a secret; None is the answer without a terminal.
 
         ``recorded`` is told of each host key that was not known, and was taken.
         """
         self.deadlines = deadlines or Deadlines()
-        self._keyring, self._recorded = Keyring(ask), recorded
+        self._asker, self._recorded = Asker(ask), recorded
+        self._keyring = Keyring(self._asker.ask)
         self._lock = threading.Lock()
         self._resolved: dict[SshAddress, Hop] = {}
         self._hosts: dict[Hop, SshHost] = {}
@@ -89,7 +92,7 @@ class Connections:
         """Close all connections, those that lead through others first."""
         for host in reversed(list(self._hosts.values())):
             host.close()
-        self._keyring.close()
+        self._asker.close()
 
     def __enter__(self) -> Connections:
         return self
@@ -98,13 +101,24 @@ class Connections:
         self.close()
 
     def _to_host(self, route: SshAddress | Local, target: str) -> HostTransport:
+        plain, account = self._to_account(route, target)
+        if route.become is None:
+            return plain
+        from dflashctl.link.sudo import SudoTransport
+
+        return SudoTransport(plain, account, self._asker, self.deadlines.greeting_s)
+
+    def _to_account(self, route: SshAddress | Local, target: str) -> tuple[HostTransport, str]:
+        """The way to a host as the user we log in as, and that user's name with the host's."""
         match route:
             case Local():
-                return LocalTransport(target)
+                return LocalTransport(target), f"{getpass.getuser()}@this machine"
             case SshAddress():
                 from dflashctl.link.sshchannel import SshTransport
 
-                return SshTransport(self._host(self._resolve(route)), route, target)
+                hop = self._resolve(route)
+                account = f"{hop.user}@{route.address}"
+                return SshTransport(self._host(hop), route, target), account
             case _:
                 assert_never(route)
 
@@ -170,5 +184,7 @@ def login_words(target: Target, connections: Connections, term: str, command: Wo
 
 def search_path(target: Target) -> str:
     """Where the agent looks for programs."""
-    path = os.environ.get("PATH", _SYSTEM_PATH) if isinstance(target.route, Local) else _SYSTEM_PATH
+    # Root does not look where another user keeps programs.
+    ours = isinstance(target.route, Local) and target.route.become is None
+    path = os.environ.get("PATH", _SYSTEM_PATH) if ours else _SYSTEM_PATH
     return ":".join((*target.path, path))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from dflashctl.errors import Unreachable
 from dflashctl.inventory.discover import FRAME, HostSeen, read
+from dflashctl.link.sudo import WITHOUT_PASSWORD, SudoTransport
 
 if TYPE_CHECKING:
     from dflashctl.link.transport import Transport
@@ -13,8 +15,8 @@ if TYPE_CHECKING:
 # pct loads Perl anew for each container, which takes a second or so.
 _SILENCE_S = 60.0
 _MOST_OUTPUT = 8 << 20
-# Constant text; $1 is what each framing line begins with. `pct config` shows what is
-# pending unless it is told not to, and old versions do not know how.
+# Constant text; $1 is what each framing line begins with, $2 the words before pct, if any.
+# `pct config` shows what is pending unless it is told not to, and old versions do not know how.
 _SCRIPT = r"""
 PATH=$PATH:/usr/sbin:/sbin
 export LC_ALL=C
@@ -23,12 +25,12 @@ for device in /dev/nvidia[0-9]*; do
   [ -e "$device" ] && echo "$1 device ${device#/dev/}"
 done
 if command -v pct >/dev/null; then
-  if listed=$(pct list 2>&1); then
+  if listed=$($2 pct list 2>&1); then
     echo "$1 list"
     printf '%s\n' "$listed"
     for vmid in $(printf '%s\n' "$listed" | cut -c1-10 | grep -x ' *[0-9][0-9]* *'); do
       echo "$1 config $vmid"
-      pct config "$vmid" --current 1 2>/dev/null || pct config "$vmid" 2>/dev/null
+      $2 pct config "$vmid" --current 1 2>/dev/null || $2 pct config "$vmid" 2>/dev/null
     done
   else
     echo "$1 failed $?"
@@ -48,9 +50,18 @@ def ask_host(transport: Transport, target: str, address: str) -> HostSeen:
         address: where it is, for messages.
 
     Raises:
-        Unreachable, HostKeyProblem, NotLetIn: no answer, or none that makes sense.
+        Unreachable, HostKeyProblem, NotLetIn, SudoRefused: no answer, or none that makes sense.
     """
-    channel = transport.start(("sh", "-c", _SCRIPT, "sh", FRAME))
+    if isinstance(transport, SudoTransport):
+        # sudo may let us run pct, and no more than that; else it may want a password.
+        seen = _ask(transport.plain, target, address, shlex.join(WITHOUT_PASSWORD))
+        if seen.failed is None:
+            return seen
+    return _ask(transport, target, address, "")
+
+
+def _ask(transport: Transport, target: str, address: str, before_pct: str) -> HostSeen:
+    channel = transport.start(("sh", "-c", _SCRIPT, "sh", FRAME, before_pct))
     output = b""
     try:
         channel.close_input()

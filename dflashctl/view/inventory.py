@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dflashctl.inventory.model import InContainer, Local, SshAddress
@@ -20,18 +21,24 @@ def way(target: Target) -> str:
     """How a target is reached: ``pct 200 on kpro6, ssh root@192.0.2.6``."""
     match target.route:
         case Local():
-            return "local"
+            return f"local{_sudo(target.route)}"
         case SshAddress() as address:
             return _ssh(address)
         case InContainer() as inside:
-            host = "" if isinstance(inside.host, Local) else f", {_ssh(inside.host)}"
+            host = (
+                _sudo(inside.host) if isinstance(inside.host, Local) else f", {_ssh(inside.host)}"
+            )
             return f"pct {inside.vmid} on {inside.host_name}{host}"
 
 
 def _ssh(address: SshAddress) -> str:
     user = f"{address.user}@" if address.user else ""
     port = f":{address.port}" if address.port else ""
-    return f"ssh {user}{address.address}{port}{_via(address.jump)}"
+    return f"ssh {user}{address.address}{port}{_via(address.jump)}{_sudo(address)}"
+
+
+def _sudo(route: SshAddress | Local) -> str:
+    return ", sudo" if route.become else ""
 
 
 def _via(jump: SshAddress | str | None) -> str:
@@ -43,7 +50,7 @@ def _via(jump: SshAddress | str | None) -> str:
         case str():
             return f", via {jump}"
         case SshAddress():
-            return f", via {_ssh(jump).removeprefix('ssh ')}"
+            return f", via {_ssh(replace(jump, become=None)).removeprefix('ssh ')}"
 
 
 def show_inventory(screen: Screen, inventory: Inventory) -> None:

@@ -290,9 +290,17 @@ def _way(error: e.Unreachable | e.HostKeyProblem | e.NotLetIn | e.TargetLacks) -
             return Words(
                 message=f"on {error.address} we are {error.user}, and pct works for root only.",
                 details=(f"it says: {error.reason}",) if error.reason else (),
-                next=f"{UNTOUCHED} Arrive as root: `user: root` at the host in the inventory, or "
-                "root@HOST. How to keep root's key narrow, or do without: "
-                "docs/getting-started.md in dflashctl's repository.",
+                next=f"{UNTOUCHED} Be root there: `user: root` or `become: sudo` at the host in "
+                "the inventory, or root@HOST. How to keep that narrow: docs/security.md in "
+                "dflashctl's repository.",
+            )
+        case e.SudoRefused():
+            return Words(
+                message=f"sudo on {error.address} does not make {error.user} root.",
+                details=(error.reason,) if error.reason else (),
+                next=f"{UNTOUCHED} Run it in a terminal, where the password is asked for, or let "
+                f"{error.user} do it without: docs/security.md in dflashctl's repository has the "
+                "line for sudoers. What sudo allows there: sudo -l",
             )
         case e.NotLetIn():
             tried = f" Tried: {', '.join(error.tried)}." if error.tried else ""

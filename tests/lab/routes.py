@@ -84,15 +84,15 @@ def local_route(home: Path) -> Iterator[Route]:
 
 
 @contextmanager
-def ssh_route(home: Path, sshd: Sshd) -> Iterator[Route]:
-    """This machine, by ssh."""
-    yield from _on(Here(home=home), "ssh", _address(sshd), sshd)
+def ssh_route(home: Path, sshd: Sshd, **host: str) -> Iterator[Route]:
+    """This machine, by ssh. ``host``: further fields of it in the inventory."""
+    yield from _on(Here(home=home), "ssh", {**_address(sshd), **host}, sshd)
 
 
 @contextmanager
-def pct_route(container: Container, sshd: Sshd) -> Iterator[Route]:
-    """A container, by ssh to its host and ``pct`` there."""
-    yield from _on(container, "pct", _address(sshd), sshd)
+def pct_route(container: Container, sshd: Sshd, **host: str) -> Iterator[Route]:
+    """A container, by ssh to its host and ``pct`` there. ``host``: as with `ssh_route`."""
+    yield from _on(container, "pct", {**_address(sshd), **host}, sshd)
 
 
 def _on(

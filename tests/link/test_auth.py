@@ -87,7 +87,7 @@ def test_no_file_breaks_the_reader(tmp_path_factory: pytest.TempPathFactory, con
 
 
 ROOT = Path(str(dflashctl.__file__)).parents[1]
-ASK = "from dflashctl.link.auth import ask_on_terminal; print(ask_on_terminal('Say it: '))"
+ASK = "from dflashctl.link.asking import ask_on_terminal; print(ask_on_terminal('Say it: '))"
 
 
 def test_without_a_terminal_nobody_is_asked():

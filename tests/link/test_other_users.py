@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests import other_user
-from tests.link.test_loader import BUNDLE, cache, home, run, sent
+from tests.link.test_loader import BUNDLE, cache, run, sent
 
-__all__ = ["home"]  # the fixture
 pytestmark = other_user.needs_root
+
+
+@pytest.fixture
+def home(work: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the loader believes that its user lives; others may look into it."""
+    work.chmod(0o755)
+    account = SimpleNamespace(pw_dir=str(work), pw_name="ada", pw_shell="/bin/sh")
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: account)
+    return work
 
 
 @pytest.fixture
 def open_home(home: Path) -> Iterator[Path]:
     """A home in which everybody may make files, as in /tmp, and move their own."""
-    for folder in (home, *home.parents):
-        if folder.stat().st_mode & 0o001 == 0:
-            folder.chmod(folder.stat().st_mode | 0o001)  # pytest's own, else closed to others
     home.chmod(0o1777)
     yield home
     home.chmod(0o755)
