@@ -88,7 +88,8 @@ def test_without_a_password_everything_is_done_as_root(plain: Job) -> None:
     assert owner == 0
     plain.write(version=2)
     plain.ok("deploy", "--restart", "--json")
-    assert "training 2" in plain.ok("logs")
+    assert "VERSION = 2" in Path(plain.train_py).read_text()
+    assert "Ktok/s" in plain.ok("logs")
     plain.ok("stop")
     assert "sudo" in plain.ok("inventory", "show")
 
