@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from dflashctl.errors import DflashError, LinkLost, MissingTool, Unreachable
 from dflashctl.link.local import NOT_FOUND
-from dflashctl.link.sshwire import Session, SessionRefusedError, Watchdog
+from dflashctl.link.scp import ScpError, send, start
+from dflashctl.link.sshwire import Session, SessionRefusedError
 from dflashctl.link.streams import DrainedTail
 from dflashctl.link.terminal import terminal_on
 from dflashctl.link.transport import NoFileChannel, NoScp, Progress, Words
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("dflashctl.link")
 
-_COPY_PIECE = 1 << 18
 _EXIT_S = 1.0
 _CANNOT_RUN = 126
 
@@ -60,37 +60,26 @@ class SshTransport:
             NoFileChannel: no second channel, or scp could not do it.
             ConnectionError: the connection is gone.
         """
-        from scp import SCPClient, SCPException
-
         try:
             session = self._host.spare_session(self._target)
         except SessionRefusedError as error:
             raise NoFileChannel(str(error)) from error
         wire = session.wire
-        stall_s = wire.deadlines.copy_stall_s
         total = source.stat().st_size
-        with source.open("rb") as content, Watchdog(wire, stall_s) as watchdog:
-
-            def moved(_name: bytes, _size: int, sent: int) -> None:
-                watchdog.moved()
-                progress(min(sent, total), total)
-
-            client = SCPClient(wire, _COPY_PIECE, stall_s, moved)
-            client.scp_command = shlex.join(scp).encode()
-            client.channel = session.channel
-            try:
-                with wire.breaks():
-                    client.putfo(content, f"{folder}/{name}", mode="0600", size=total)
-            except (SCPException, ConnectionError) as error:
-                code = session.exit_code(_EXIT_S)
-                _log.debug("%s: scp failed with %s: %s", self._target, code, error)
-                if wire.has_broken():
-                    raise wire.broken(error) from error
-                if code in (NOT_FOUND, _CANNOT_RUN):
-                    raise NoScp(str(error)) from error
-                raise NoFileChannel(str(error)) from error
-            finally:
-                session.close()
+        try:
+            with source.open("rb") as content:
+                start(session, scp, f"{folder}/{name}")
+                send(session, content, total, name, lambda sent: progress(sent, total))
+        except (ScpError, ConnectionError, SessionRefusedError, TimeoutError) as error:
+            code = session.exit_code(_EXIT_S)
+            _log.debug("%s: scp failed with %s: %s", self._target, code, error)
+            if wire.has_broken():
+                raise wire.broken(error) from error
+            if code in (NOT_FOUND, _CANNOT_RUN):
+                raise NoScp(str(error)) from error
+            raise NoFileChannel(str(error)) from error
+        finally:
+            session.close()
 
     def terminal_words(self, words: Words) -> Words:
         """The system's ssh with a terminal."""

@@ -202,11 +202,6 @@ class Session:
     def __init__(self, wire: Wire, channel: paramiko.Channel) -> None:
         self.wire, self._channel = wire, channel
 
-    @property
-    def channel(self) -> paramiko.Channel:
-        """As Paramiko has it, for what speaks over it in its own way."""
-        return self._channel
-
     def run(self, command: str) -> None:
         """Start the program. Raises SessionRefusedError: the server starts none."""
         with self.wire.breaks(), Watchdog(self.wire, self.wire.deadlines.answer_s):
@@ -235,9 +230,9 @@ class Session:
                 time.sleep(_PAUSE_S)
         return data
 
-    def write(self, data: bytes) -> None:
-        """All of ``data``; a connection that takes none of it for a while is cut."""
-        stall_s = self.wire.deadlines.stall_s
+    def write(self, data: bytes, stall_s: float | None = None) -> None:
+        """All of ``data``; a connection that takes none of it for ``stall_s`` is cut."""
+        stall_s = stall_s or self.wire.deadlines.stall_s
         with self.wire.breaks(), Watchdog(self.wire, stall_s) as watchdog:
             self._channel.settimeout(stall_s)
             for start in range(0, len(data), _PIECE):
