@@ -10,6 +10,7 @@ class Deadlines:
     """All in seconds. What a person types in between does not count.
 
     Attributes:
+        crowded_s: for a server that hangs up before its first line to take us at last.
         banner_s: until a server's first line.
         handshake_s: until the keys are agreed on.
         answer_s: for a server's answer to a login, a new channel, a program's start.
@@ -20,6 +21,7 @@ class Deadlines:
         farewell_s: for a connection's end.
     """
 
+    crowded_s: float = 20.0
     banner_s: float = 10.0
     handshake_s: float = 30.0
     answer_s: float = 30.0

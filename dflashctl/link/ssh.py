@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import random
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from dflashctl.link.hostkeys import (
     read_known_hosts,
     record,
 )
-from dflashctl.link.sshwire import Session, SessionRefusedError, Wire
+from dflashctl.link.sshwire import Session, SessionRefusedError, TurnedAwayError, Wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +45,7 @@ for noisy in ("paramiko", "invoke", "fabric"):
     logging.getLogger(noisy).addHandler(logging.NullHandler())
 
 _KEEPALIVE_S = 15
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 2.0
 # AES-GCM first: it is nearly twice as fast here as Paramiko's own first choice.
 _CIPHERS = (
     "aes128-gcm@openssh.com",
@@ -205,7 +207,28 @@ class SshHost:
             raise LinkLost(target=target, address=self.hop.place, reason=str(error)) from error
 
     def _connect(self, target: str, *, foresees: bool) -> _Connection:
-        """A new connection, host key checked and let in. ``foresees``: a session is wanted."""
+        """A new connection, host key checked and let in. ``foresees``: a session is wanted.
+
+        An sshd to which many connect at once turns some away, by chance: these try again.
+        """
+        until = time.monotonic() + self._deadlines.crowded_s
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            try:
+                return self._connect_at_once(target, foresees=foresees)
+            except Unreachable as error:
+                turned_away = isinstance(error.__cause__, TurnedAwayError) and not self._closed
+                # Of a ProxyCommand that ends the cause is unknown.
+                turned_away = turned_away and not isinstance(self.hop.via, str)
+                # All who were turned away together must not come back together.
+                wait_s = pause_s * random.uniform(0.5, 1.5)  # noqa: S311 - it hides nothing
+                if not turned_away or time.monotonic() + wait_s > until:
+                    raise
+            _log.debug("%s hung up at once: again in %.1f s", self.hop.place, wait_s)
+            time.sleep(wait_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    def _connect_at_once(self, target: str, *, foresees: bool) -> _Connection:
         try:
             return self._connect_with(target, foresees=foresees)
         except OtherKeyWantedError:

@@ -39,6 +39,10 @@ class SessionRefusedError(Exception):
     """The server opens no further channel; the connection is well."""
 
 
+class TurnedAwayError(ConnectionError):
+    """The server hung up before it said what it is, as one does that has no room (MaxStartups)."""
+
+
 class Wire(ServiceRequestingTransport):
     """A connection to one sshd.
 
@@ -64,9 +68,16 @@ class Wire(ServiceRequestingTransport):
     def start_client(
         self, event: threading.Event | None = None, timeout: float | None = None
     ) -> None:
-        """Agree on keys with the server."""
+        """Agree on keys with the server. Raises TurnedAwayError, too."""
         with self.breaks(), Watchdog(self, timeout or self.deadlines.handshake_s):
-            super().start_client(event)
+            try:
+                super().start_client(event)
+            except (SSHException, OSError, EOFError) as error:
+                cause = self._why() or error
+                hung_up = isinstance(cause.__context__ or cause, EOFError | ConnectionError)
+                if self.remote_version or self._stalled or not hung_up:
+                    raise
+                raise TurnedAwayError(in_words(cause)) from error
 
     def foresee(self) -> None:
         """The next key is sure to be accepted: a first session is asked for along with it."""
