@@ -12,8 +12,8 @@ unexport DFLASHCTL_INVENTORY DFLASHCTL_PLAYBOOK
 SIDE_BY_SIDE = -n 4 --dist worksteal
 LAB_PACKAGES = tmux openssh-client openssh-server lxc debootstrap tini iproute2 sudo
 
-.PHONY: help venv torch-venv packages lint format test test-quick test-dflash restarts bench \
-  bench-rest bench-checkpoints demo demo-dflash docs screenshots schemas constraints clean
+.PHONY: help venv torch-venv packages lint format test test-quick test-dflash restarts guard \
+  bench bench-rest bench-checkpoints demo demo-dflash docs screenshots schemas constraints clean
 
 help:
 	@echo 'make demo         the main job on this machine: deploy a small trainer, watch it, stop it'
@@ -22,6 +22,7 @@ help:
 	@echo 'make test-quick   the tests that need no lab'
 	@echo 'make test-dflash  the tests of the DFlash trainer, with torch in .venv-torch'
 	@echo 'make restarts     100 restarts in a row, in the lab where there is one'
+	@echo 'make guard        what a command costs, counted: round trips, pct, bytes, imports'
 	@echo 'make bench        how long one waits, beside other ways to do the same, in the lab'
 	@echo 'make bench-rest   the other figures that the documents give, measured anew; minutes'
 	@echo 'make lint         ruff, mypy --strict, the order of the floors'
@@ -88,6 +89,9 @@ test-dflash: packages venv torch-venv
 
 restarts: packages venv
 	DFLASHCTL_RESTARTS=100 $(BIN)/pytest -m restarts --timeout 2400 $(ARGS)
+
+guard: packages venv
+	$(BIN)/pytest -m guard $(ARGS)
 
 bench: packages venv
 	$(BIN)/python -m tests.bench.speed $(ARGS)

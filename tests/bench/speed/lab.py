@@ -153,15 +153,23 @@ def lab() -> Iterator[Lab]:
         folder = Path(tempfile.mkdtemp(prefix="dflash-speed-", dir="/tmp"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         (container,) = stack.enter_context(containers(VMID))
-        (folder / "host").mkdir()
-        home = folder / "home-over-there"
-        home.mkdir()
+        for name in ("host", "home-over-there", "operator"):
+            (folder / name).mkdir()
         # Today's scp wants sftp, and the shell of whoever runs this may be slow to start.
         sftp = ("Subsystem sftp internal-sftp",)
-        made = proxmox(folder / "host", (container,), home=home, extra=sftp)
+        made = proxmox(folder / "host", (container,), home=folder / "home-over-there", extra=sftp)
         host = stack.enter_context(made)
-        sshd = host.sshd
-        proxy = stack.enter_context(Proxy(target=(sshd.host, sshd.port)))
+        yield stack.enter_context(at_the_end_of_a_line(container, host, folder / "operator"))
+
+
+@contextmanager
+def at_the_end_of_a_line(container: Container, host: Proxmox, folder: Path) -> Iterator[Lab]:
+    """Our job running in that container, the first of its host, to be reached by a proxy.
+
+    ``folder`` is empty, and becomes the operator's.
+    """
+    sshd = host.sshd
+    with Proxy(target=(sshd.host, sshd.port)) as proxy:
         with sshd.known_hosts.open("a") as known:
             known.write(known_hosts_line(f"[{sshd.host}]:{proxy.port}", sshd.host_key))
         built = Lab(folder=folder, container=container, host=host, proxy=proxy)
