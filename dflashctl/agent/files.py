@@ -8,8 +8,8 @@ import os
 import shutil
 import stat
 import tarfile
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import IO
@@ -18,6 +18,7 @@ from dflashctl.agent.failures import AgentError, existing_parent, free_space, fr
 from dflashctl.agent.protocol import FileWanted
 from dflashctl.agent.records import StateFolder, sync_folder
 from dflashctl.agent.seen import FileSeen
+from dflashctl.agent.settle import settle
 
 PIECE = 1 << 20
 ARCHIVE = "files.tar"
@@ -123,50 +124,63 @@ def receive(state: StateFolder, transaction: str, wanted: Iterable[FileWanted]) 
     expected = {file.sha256: file for file in wanted}
     archive = state.staging(transaction) / ARCHIVE
     received = 0
-    try:
-        with tarfile.open(archive, "r:") as tar:
-            for member in tar:
-                promised = expected.get(member.name)
-                if promised is None or not member.isreg() or member.size != promised.size:
-                    raise AgentError("bad_upload", sha256=member.name, reason="not as announced")
-                content = tar.extractfile(member)
-                if content is not None:
-                    _keep(state, member.name, content)
-                    received += member.size
-    except FileNotFoundError:
-        pass  # told below, with the names
-    except (tarfile.TarError, EOFError) as error:
-        raise AgentError("bad_upload", sha256="", reason=f"cut short: {error}") from error
+    with _kept(state) as keep:
+        try:
+            with tarfile.open(archive, "r:") as tar:
+                for member in tar:
+                    promised = expected.get(member.name)
+                    if promised is None or not member.isreg() or member.size != promised.size:
+                        raise AgentError(
+                            "bad_upload", sha256=member.name, reason="not as announced"
+                        )
+                    content = tar.extractfile(member)
+                    if content is not None:
+                        keep(member.name, content)
+                        received += member.size
+        except FileNotFoundError:
+            pass  # told below, with the names
+        except (tarfile.TarError, EOFError) as error:
+            raise AgentError("bad_upload", sha256="", reason=f"cut short: {error}") from error
     for sha256 in expected:
         if not state.blob(sha256).exists():
             raise AgentError("bad_upload", sha256=sha256, reason="did not arrive")
     return received
 
 
-def _keep(state: StateFolder, sha256: str, content: IO[bytes]) -> None:
-    """Store content under its hash; what has another hash leaves no trace."""
-    temporary = state.blobs / f".{sha256}.{os.getpid()}"
-    digest = hashlib.sha256()
-    try:
+@contextmanager
+def _kept(state: StateFolder) -> Iterator[Callable[[str, IO[bytes]], None]]:
+    """To store contents under their hashes: all of them at the end, or none.
+
+    What has another hash is refused, and leaves no trace.
+    """
+    written: dict[str, Path] = {}
+
+    def keep(sha256: str, content: IO[bytes]) -> None:
+        temporary = written[sha256] = state.blobs / f".{sha256}.{os.getpid()}"
+        digest = hashlib.sha256()
         with temporary.open("wb") as file:
             os.fchmod(file.fileno(), 0o600)
             while piece := content.read(PIECE):
                 digest.update(piece)
                 file.write(piece)
-            file.flush()
-            os.fsync(file.fileno())
         if digest.hexdigest() != sha256:
             raise AgentError("bad_upload", sha256=sha256, reason="content was altered")
-        temporary.replace(state.blob(sha256))
+
+    try:
+        yield keep
+        settle(tuple(written.values()))
+        for sha256, temporary in written.items():
+            temporary.replace(state.blob(sha256))
     finally:
-        temporary.unlink(missing_ok=True)
+        for temporary in written.values():
+            temporary.unlink(missing_ok=True)
 
 
 def keep_as_blob(state: StateFolder, file: FileWanted) -> None:
     """Make sure that a release's file is kept, from its place on this machine if need be."""
     if not state.blob(file.sha256).exists():
-        with Path(file.dest).open("rb") as content:
-            _keep(state, file.sha256, content)
+        with Path(file.dest).open("rb") as content, _kept(state) as keep:
+            keep(file.sha256, content)
 
 
 def place(state: StateFolder, files: Iterable[FileWanted]) -> None:
@@ -175,20 +189,26 @@ def place(state: StateFolder, files: Iterable[FileWanted]) -> None:
     Raises:
         AgentError: ``disk_full`` or ``unwritable``; no place has changed then.
     """
-    ready: list[tuple[Path, Path]] = []
+    ready: list[tuple[Path, Path, int]] = []
     try:
         for wanted in files:
             target = Path(os.path.realpath(wanted.dest))
             try:
-                ready.append((_write_beside(state.blob(wanted.sha256), target, wanted), target))
+                written = _write_beside(state.blob(wanted.sha256), target, wanted)
+                ready.append((written, target, wanted.mode))
             except OSError as error:
                 raise from_os_error(error, target.parent) from error
-        for temporary, target in ready:
+        try:
+            settle([temporary for temporary, _, _ in ready])
+        except OSError as error:
+            raise from_os_error(error, Path(error.filename).parent) from error
+        for temporary, target, mode in ready:
+            temporary.chmod(mode)
             temporary.replace(target)
-        for folder in {target.parent for _, target in ready}:
+        for folder in {target.parent for _, target, _ in ready}:
             sync_folder(folder)
     finally:
-        for temporary, _ in ready:
+        for temporary, _, _ in ready:
             temporary.unlink(missing_ok=True)
 
 
@@ -204,12 +224,9 @@ def _write_beside(blob: Path, target: Path, wanted: FileWanted) -> Path:
             if digest.hexdigest() != wanted.sha256:
                 blob.unlink()  # so that the next deploy sends it anew
                 raise AgentError("bad_upload", sha256=wanted.sha256, reason="it rotted here")
-            os.fchmod(file.fileno(), wanted.mode)
             with suppress(OSError):
                 owner = target.stat()
                 os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
-            file.flush()
-            os.fsync(file.fileno())
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

@@ -1,5 +1,6 @@
 """Pushed files: looked at, received, and put in place wholly or not at all."""
 
+import errno
 import hashlib
 import io
 import os
@@ -7,6 +8,7 @@ import subprocess
 import tarfile
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -180,6 +182,38 @@ def test_a_private_file_is_private_from_its_first_byte(state, tmp_path, monkeypa
     monkeypatch.setattr(os, "fsync", watch)
     files.place(state, (file,))
     assert modes[0] == 0o600
+
+
+def test_a_file_that_nobody_may_read_can_be_placed(state, tmp_path) -> None:
+    (file,) = put(state, (tmp_path / "shut", b"x"))
+    files.place(state, (replace(file, mode=0o200),))
+    assert (tmp_path / "shut").stat().st_mode & 0o777 == 0o200
+
+
+def test_of_many_files_all_are_on_the_disk_before_any_is_in_its_place(
+    state, tmp_path, monkeypatch
+) -> None:
+    """And one that cannot be brought there keeps every one of them away."""
+    wanted = put(state, *((tmp_path / str(n), b"%d" % n) for n in range(50)))
+    synced: list[int] = []
+    fsync = os.fsync
+
+    def sync(handle: int) -> None:
+        fsync(handle)
+        if not os.path.isdir(f"/proc/self/fd/{handle}"):
+            assert not list(tmp_path.glob("[0-9]*"))
+            synced.append(handle)
+            if len(synced) == at_most:
+                raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "fsync", sync)
+    at_most = 20
+    code, _ = failure(files.place, state, wanted)
+    assert code == "disk_full"
+    assert not [path for path in tmp_path.iterdir() if path.is_file()]
+    at_most, synced[:] = 1000, []
+    files.place(state, wanted)
+    assert len(synced) == len(list(tmp_path.glob("[0-9]*"))) == 50
 
 
 def test_what_is_in_the_place_of_a_file_is_told(state, tmp_path) -> None:
