@@ -62,27 +62,40 @@ def checked(lengths: Iterable[Integers], longest: int | None = None) -> Iterator
         BadLengths: there are none, or zeros, negatives, lengths above ``longest``; or all
             are equal, so that buckets have no use.
     """
-    kinds = [_Kind("negative", "below zero"), _Kind("zero", "of length zero")]
-    kinds.append(_Kind("above-longest", f"above {longest:,} tokens" if longest else ""))
     samples, least, most = 0, 0, 0
-    for chunk in lengths:
+    for chunk in sound(lengths, longest):
         if chunk.size:
             low, high = int(chunk.min()), int(chunk.max())
             least, most = (min(least, low), max(most, high)) if samples else (low, high)
-            if low < 1:
+            samples += chunk.size
+        yield chunk
+    if samples == 0:
+        raise BadLengths("empty", "there are no samples")
+    if least == most and samples > 1:
+        raise constant(samples, most)
+
+
+def sound(lengths: Iterable[Integers], longest: int | None = None) -> Iterator[Integers]:
+    """The same chunks; at their end, complain of single lengths that no batch can have.
+
+    Raises:
+        BadLengths: zeros, negatives, lengths above ``longest``.
+    """
+    kinds = [_Kind("negative", "below zero"), _Kind("zero", "of length zero")]
+    kinds.append(_Kind("above-longest", f"above {longest:,} tokens" if longest else ""))
+    samples = 0
+    for chunk in lengths:
+        if chunk.size:
+            if int(chunk.min()) < 1:
                 kinds[0].note(chunk < 0, chunk, samples)
                 kinds[1].note(chunk == 0, chunk, samples)
-            if longest is not None and high > longest:
+            if longest is not None and int(chunk.max()) > longest:
                 kinds[2].note(chunk > longest, chunk, samples)
             samples += chunk.size
         yield chunk
     for kind in kinds:
         if kind.count:
             raise offenders(kind.problem, kind.words, kind.count, kind.first)
-    if samples == 0:
-        raise BadLengths("empty", "there are no samples")
-    if least == most and samples > 1:
-        raise constant(samples, most)
 
 
 def read(source: str, *, column: str | None = None, longest: int | None = None) -> Integers:

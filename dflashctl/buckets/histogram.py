@@ -80,6 +80,9 @@ class Histogram:
         return int(self.lengths[np.searchsorted(reached, share * self.samples)])
 
 
+_Counted = tuple["NDArray[np.int64]", "NDArray[np.int64]"]
+
+
 def of(lengths: NDArray[Any]) -> Histogram:
     """The histogram of one array of lengths, which may be memory-mapped.
 
@@ -94,6 +97,16 @@ def from_chunks(chunks: Iterable[NDArray[Any]]) -> Histogram:
 
     Raises:
         BadLengths: no lengths, not integers, zeros or negatives.
+    """
+    lengths, counts = counted(chunks)
+    return Histogram(lengths=lengths, counts=counts)
+
+
+def counted(chunks: Iterable[NDArray[Any]]) -> _Counted:
+    """The lengths that occur and how often, which may be none at all.
+
+    Raises:
+        BadLengths: not integers, negatives.
     """
     dense = np.zeros(0, dtype=np.int64)
     long = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
@@ -113,17 +126,13 @@ def from_chunks(chunks: Iterable[NDArray[Any]]) -> Histogram:
             dense = counted
     occur = np.flatnonzero(dense)
     lengths = np.concatenate([occur, long[0]])
-    counts = np.concatenate([dense[occur], long[1]])
-    return Histogram(lengths=lengths, counts=counts)
+    return lengths, np.concatenate([dense[occur], long[1]])
 
 
 def merge(*histograms: Histogram) -> Histogram:
     """The histogram of all these datasets together."""
     lengths, counts = _merged([(each.lengths, each.counts) for each in histograms])
     return Histogram(lengths=lengths, counts=counts)
-
-
-_Counted = tuple["NDArray[np.int64]", "NDArray[np.int64]"]
 
 
 def _merged(parts: list[_Counted]) -> _Counted:

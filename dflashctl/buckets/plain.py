@@ -6,6 +6,7 @@ import base64
 import json
 import zlib
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dflashctl.buckets import files
@@ -34,3 +35,11 @@ def packed(counted: Counter[int]) -> str:
 def unpacked(text: str) -> dict[int, int]:
     """What ``packed`` made text of."""
     return dict(json.loads(zlib.decompress(base64.b64decode(text))))
+
+
+def added(counts: Iterable[Mapping[int, int]]) -> Counter[int]:
+    """The counts of all parts together."""
+    every: Counter[int] = Counter()
+    for each in counts:
+        every.update(each)
+    return every

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -10,21 +10,24 @@ import typer
 
 from dflashctl.cli.call import begin
 from dflashctl.cli.optimizer import Where
-from dflashctl.cli.options import JsonOption, PlaybookOption, TargetOption
+from dflashctl.cli.options import JsonOption, PlaybookOption, TargetsOption
+from dflashctl.cli.parts import gravest, tell_failures, together
+from dflashctl.cli.wanted import PLAYBOOKS, wanted_from
 
 if TYPE_CHECKING:
     from dflashctl.cli.call import Call
     from dflashctl.cli.optimizer import Found
-    from dflashctl.inventory.model import Target
+    from dflashctl.cli.wanted import Wanted
+    from dflashctl.errors import DflashError
     from dflashctl.plan.throughput import Calibration
-    from dflashctl.playbook.model import Playbook
-
-PLAYBOOKS = ("optimize-buckets.yml", "deploy.yml")
 
 
 def optimize_buckets(  # noqa: PLR0913, PLR0917 - one parameter an option
     ctx: typer.Context,
-    target: TargetOption = None,
+    target: TargetsOption = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="All targets of the inventory.")
+    ] = False,
     playbook: PlaybookOption = None,
     dataset: Annotated[
         str | None, typer.Option("--dataset", metavar="PATH", help="File, folder or pattern.")
@@ -81,8 +84,11 @@ def optimize_buckets(  # noqa: PLR0913, PLR0917 - one parameter an option
 ) -> int:
     """Find the bucket boundaries with the least padding, where the data are.
 
-    Settings come from the playbook's dataset and batching; options come before them.
+    Settings come from the playbook's dataset and batching; options come before them. Of
+    several targets each counts the lengths that it has, and the counts add up.
     """
+    from dflashctl.errors import TooManyTargets
+
     call = begin(ctx, "optimize-buckets", as_json)
     overrides = {
         "count": count, "token_budget": token_budget, "max_batch_size": max_batch_size,
@@ -97,7 +103,12 @@ def optimize_buckets(  # noqa: PLR0913, PLR0917 - one parameter an option
         asks = prove or compare or current is not None
         if asks or any(value is not None for value in (data | overrides).values()):
             raise typer.BadParameter(f"{verbs[0]} takes what --detach was asked; ask it anew there")
-    wanted = _wanted(call, target, playbook, where)
+    wanted = wanted_from(call, target, playbook, where, everything=everything)
+    if wanted.parts and (verbs or where == "target"):
+        raise TooManyTargets(
+            verb=f"{call.command} {verbs[0] if verbs else '--where target'}",
+            named=tuple(one.name for one in wanted.parts),
+        )
     measured = tuple(map(_calibration, calibrate or ()))
     if cancel:
         return _cancel(call, wanted)
@@ -111,56 +122,32 @@ def optimize_buckets(  # noqa: PLR0913, PLR0917 - one parameter an option
     }
     if detach:
         return _detach(call, wanted, task)
-    return _tell(call, wanted, _find(call, wanted, task), measured, apply=apply)
+    found = _find(call, wanted, task)
+    if isinstance(found, dict):
+        return tell_failures(call, found)
+    return _tell(call, wanted, found, measured, apply=apply)
 
 
-def make_boundaries(call: Call, names: list[str] | None, playbook: str) -> Path:
+def make_boundaries(
+    call: Call, names: list[str] | None, playbook: str, *, everything: bool = False
+) -> Path:
     """Find the boundaries that the playbook asks for, write them, and say where to.
 
     Raises:
         MissingSetting: the playbook names no dataset, or a limit is missing.
         BadDataset, MissingModule, MissingTool: what stands against it.
     """
-    wanted = _wanted(call, names, playbook, "auto")
+    wanted = wanted_from(call, names, playbook, "auto", everything=everything)
     task = _task(call, wanted, {"path": None, "column": None}, {}) | {
         "current": _current(None, wanted.boundaries),
         "prove": False,
         "compare": False,
         "needs_numpy": False,
     }
-    return _write(wanted, _find(call, wanted, task), ())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Wanted:
-    """The job, and where its data are; ``target`` is None where that is this machine."""
-
-    playbook: Playbook | None
-    folder: Path
-    target: Target | None
-    here: bool
-
-    @property
-    def boundaries(self) -> Path:
-        """The file of boundaries, whether it is there or not."""
-        from dflashctl.playbook.boundaries import NAME
-
-        if self.playbook is None:
-            return self.folder / NAME
-        return self.playbook.buckets or self.playbook.path.with_name(NAME)
-
-    @property
-    def job(self) -> str:
-        return self.playbook.name if self.playbook else "buckets"
-
-    @property
-    def session(self) -> str:
-        return f"{self.playbook.session if self.playbook else 'dflash'}-buckets"
-
-    @property
-    def python(self) -> str:
-        said = self.playbook.dataset.python if self.playbook and self.playbook.dataset else None
-        return said or "python3"
+    found = _find(call, wanted, task)
+    if isinstance(found, dict):
+        raise gravest(found.values())
+    return _write(wanted, found, ())
 
 
 def _refuse_contradictions(verbs: list[str], *, apply: bool, where: Where) -> None:
@@ -172,31 +159,8 @@ def _refuse_contradictions(verbs: list[str], *, apply: bool, where: Where) -> No
         raise typer.BadParameter(f"{verbs[0]} is for a target, not for --where here")
 
 
-def _wanted(call: Call, names: list[str] | None, playbook: str | None, where: Where) -> _Wanted:
-    """The playbook, if there is one, and the target, if one is needed."""
-    from dflashctl.errors import NoFile, TooManyTargets
-    from dflashctl.inventory.model import Local
-
-    job: Playbook | None = None
-    try:
-        job = call.outline(playbook, PLAYBOOKS)
-    except NoFile:
-        if playbook or call.environ.get("DFLASHCTL_PLAYBOOK"):
-            raise
-    if where == "here":
-        return _Wanted(playbook=job, folder=call.cwd, target=None, here=True)
-    targets = call.targets(names, everything=False)
-    if len(targets) > 1:
-        named = tuple(target.name for target in targets)
-        raise TooManyTargets(verb=call.command, named=named)
-    # On this very machine our own interpreter will do, unless another one is named.
-    own = job is None or job.dataset is None or job.dataset.python is None
-    here = where == "auto" and own and isinstance(targets[0].route, Local)
-    return _Wanted(playbook=job, folder=call.cwd, target=targets[0], here=here)
-
-
 def _task(
-    call: Call, wanted: _Wanted, data: dict[str, str | None], overrides: dict[str, Any]
+    call: Call, wanted: Wanted, data: dict[str, str | None], overrides: dict[str, Any]
 ) -> dict[str, Any]:
     """What the optimiser reads: the playbook's settings, with the options before them."""
     from dflashctl.errors import MissingSetting
@@ -225,7 +189,7 @@ def _task(
         spec = replace(spec, column=data["column"])
     batching = (job.batching if job else None) or BatchingSpec()
     batching = replace(batching, **{k: v for k, v in overrides.items() if v is not None})
-    return task_for(spec, batching, path, wanted.target.gpus if wanted.target else None)
+    return task_for(spec, batching, path, wanted.gpus)
 
 
 def _current(option: str | None, file: Path) -> list[int] | None:
@@ -252,7 +216,7 @@ def _calibration(text: str) -> Calibration:
         raise typer.BadParameter(f"--calibrate {error}") from error
 
 
-def _last_measured(call: Call, wanted: _Wanted) -> tuple[Calibration, ...]:
+def _last_measured(call: Call, wanted: Wanted) -> tuple[Calibration, ...]:
     """The speed of the newest run that has buckets, if it told one."""
     from dflashctl.plan.look import look_for
     from dflashctl.plan.model import Desired
@@ -266,7 +230,7 @@ def _last_measured(call: Call, wanted: _Wanted) -> tuple[Calibration, ...]:
         return of_the_run(call.observe(agent, desired, look))
 
 
-def _detach(call: Call, wanted: _Wanted, task: dict[str, Any]) -> int:
+def _detach(call: Call, wanted: Wanted, task: dict[str, Any]) -> int:
     from dflashctl.agent.optimizing import Detach
     from dflashctl.view import json
     from dflashctl.view.buckets import show_detached
@@ -291,7 +255,7 @@ def _detach(call: Call, wanted: _Wanted, task: dict[str, Any]) -> int:
     return 0
 
 
-def _cancel(call: Call, wanted: _Wanted) -> int:
+def _cancel(call: Call, wanted: Wanted) -> int:
     from dflashctl.agent.optimizing import Cancel
     from dflashctl.view import json
     from dflashctl.view.buckets import show_cancelled
@@ -308,7 +272,7 @@ def _cancel(call: Call, wanted: _Wanted) -> int:
     return 0
 
 
-def _fetch(call: Call, wanted: _Wanted) -> Found:
+def _fetch(call: Call, wanted: Wanted) -> Found:
     from dflashctl.agent.optimizing import Fetch
     from dflashctl.cli.optimizer import on_target
     from dflashctl.view.working import Working
@@ -318,23 +282,27 @@ def _fetch(call: Call, wanted: _Wanted) -> Found:
         return on_target(call, wanted.target, Fetch(job=wanted.job), progress)
 
 
-def _find(call: Call, wanted: _Wanted, task: dict[str, Any]) -> Found:
+def _find(call: Call, wanted: Wanted, task: dict[str, Any]) -> Found | dict[str, DflashError]:
+    """What is found; of several targets the errors by their names, if one has any."""
     from dflashctl.agent.optimizing import Optimize
     from dflashctl.cli.optimizer import in_this_process, on_target
     from dflashctl.view.working import Working
 
     target = wanted.target
+    request = Optimize(job=wanted.job, python=wanted.python, dataset=task["path"], task=task)
     with Working(call.screen) as progress:
+        if wanted.parts:
+            return together(call, wanted.parts, request, progress)
         if target is None or wanted.here:
             return in_this_process(task, target.name if target else "", progress)
-        request = Optimize(job=wanted.job, python=wanted.python, dataset=task["path"], task=task)
         return on_target(call, target, request, progress)
 
 
 def _tell(
-    call: Call, wanted: _Wanted, found: Found, measured: tuple[Calibration, ...], *, apply: bool
+    call: Call, wanted: Wanted, found: Found, measured: tuple[Calibration, ...], *, apply: bool
 ) -> int:
-    from dflashctl.view.buckets import report_object, show_report
+    from dflashctl.cli.parts import part_object
+    from dflashctl.view.buckets import report_object, show_parts, show_report
 
     name = wanted.target.name if wanted.target else None
     if found.report["strategies"] is not None and not measured:
@@ -345,8 +313,13 @@ def _tell(
 
         written = _write(wanted, found, measured) if apply else None
         value = report_object(found.report, dataset, measured, written)
-        call.screen.write(json.envelope(call.command, 0, {name or "here": value}))
+        if found.parts:
+            parts = {part.target: part_object(part) for part in found.parts}
+            call.screen.write(json.envelope(call.command, 0, parts, together=value))
+        else:
+            call.screen.write(json.envelope(call.command, 0, {name or "here": value}))
     else:
+        show_parts(call.screen, {part.target: part.about for part in found.parts})
         show_report(call.screen, found.report, found.task["path"], measured)
         if apply:  # should it fail, what took so long is there to read
             written = _write(wanted, found, measured)
@@ -356,17 +329,18 @@ def _tell(
     return 0
 
 
-def _dataset(wanted: _Wanted, found: Found) -> dict[str, Any]:
+def _dataset(wanted: Wanted, found: Found) -> dict[str, Any]:
     """Which data the boundaries are made for."""
     return {
         "target": wanted.target.name if wanted.target else None,
         "path": found.task["path"],
         "column": found.task["column"],
         "fingerprint": found.fingerprint,
+        "parts": {part.target: part.fingerprint for part in found.parts} or None,
     }
 
 
-def _write(wanted: _Wanted, found: Found, measured: tuple[Calibration, ...]) -> Path:
+def _write(wanted: Wanted, found: Found, measured: tuple[Calibration, ...]) -> Path:
     from dflashctl.plan.throughput import promised
     from dflashctl.playbook.boundaries import write_boundaries
 

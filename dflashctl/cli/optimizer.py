@@ -22,11 +22,30 @@ class Found:
     Attributes:
         report: all that there is to tell (dflashctl.buckets.report).
         task: what it was asked.
-        fingerprint: of the dataset's files before they were read.
+        fingerprint: of the dataset's files before they were read; None of several parts.
+        parts: what each target has of the dataset, if it is spread over several.
     """
 
     report: dict[str, Any]
     task: dict[str, Any]
+    fingerprint: str | None
+    parts: tuple[Part, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What one target has of a dataset.
+
+    Attributes:
+        target: its name.
+        counted: how many samples have which length, packed.
+        about: samples, tokens, shortest, longest.
+        fingerprint: of its files before they were read.
+    """
+
+    target: str
+    counted: str
+    about: dict[str, Any]
     fingerprint: str | None
 
 
@@ -40,7 +59,7 @@ def in_this_process(task: dict[str, Any], target: str, tell: Callable[[str, floa
     from dflashctl.buckets import job
 
     before = fingerprint(task["path"])
-    result = _complaining(lambda: job.run(task, tell), task, target)
+    result = complaining(lambda: job.run(task, tell), task, target)
     return Found(report=result["report"], task=task, fingerprint=before)
 
 
@@ -65,8 +84,8 @@ def on_target(
         case {"report": dict(report)}:
             pass
         case {"counted": str(counted)}:
-            report = _complaining(
-                lambda: job.here(counted, found.task, tell), found.task, target.name
+            report = complaining(
+                lambda: job.here((counted,), found.task, tell), found.task, target.name
             )
         case _:
             from dflashctl.errors import Internal
@@ -75,7 +94,23 @@ def on_target(
     return Found(report=report, task=found.task, fingerprint=found.dataset)
 
 
-def _complaining(
+def part_of(
+    answer: dict[str, Any], task: dict[str, Any], target: str, fingerprint: str | None
+) -> Part:
+    """What a target counted. Raises BadDataset: some lengths no batch can have."""
+    from dflashctl.buckets import job
+
+    match answer:
+        case {"counted": str(counted)}:
+            about = complaining(lambda: job.part(counted, task), task, target)
+        case _:
+            from dflashctl.errors import Internal
+
+            raise Internal(what=f"the optimiser on {target} answered nonsense")
+    return Part(target=target, counted=counted, about=about, fingerprint=fingerprint)
+
+
+def complaining(
     work: Callable[[], dict[str, Any]], task: dict[str, Any], target: str
 ) -> dict[str, Any]:
     """Do it; what is wrong with the data becomes the error that it would be on a target."""

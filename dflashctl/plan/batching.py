@@ -66,7 +66,7 @@ def new_buckets(desired: Desired, seen: Observed) -> bool:
 
 def dataset_of(made: BucketsFile | None, target: str) -> str | None:
     """The data to look at, if the boundaries were made for data of this target."""
-    if made is None or made.dataset["target"] != target:
+    if made is None or target not in made.fingerprints:
         return None
     return str(made.dataset["path"])
 
@@ -90,7 +90,7 @@ def stale_notes(desired: Desired, seen: Observed) -> tuple[str, ...]:
         was, now = (f"column {each}" if each else "no column named" for each in
                     (there["column"], wanted.column))  # fmt: skip
         notes.append(f"{name} is stale, made with {was}, now {now}; {again}")
-    elif dataset_of(made, target) and there["fingerprint"] != seen.dataset:
+    elif dataset_of(made, target) and made.fingerprints[target] != seen.dataset:
         how = "has changed since" if seen.dataset else "is not there any more"
         notes.append(f"{name} is stale, its dataset {there['path']} {how}; {again}")
     return tuple(notes)

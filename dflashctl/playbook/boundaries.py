@@ -28,7 +28,8 @@ class BucketsFile:
         settings: of the batches, as training reads them (dflashctl.buckets.settings).
         rules: count, align and max_length, as they were asked for.
         expected_efficiency: real over padded tokens.
-        dataset: target (null: this machine), path, column, and the fingerprint of its files.
+        dataset: target (null: this machine, or several), path, column, the fingerprint of its
+            files, and parts: the fingerprints by target, if it is spread over several.
     """
 
     path: Path
@@ -38,6 +39,14 @@ class BucketsFile:
     rules: dict[str, Any]
     expected_efficiency: float
     dataset: dict[str, Any]
+
+    @property
+    def fingerprints(self) -> dict[str | None, str | None]:
+        """By target, that of the files that it has."""
+        parts = self.dataset.get("parts")
+        if isinstance(parts, dict):
+            return dict(parts)
+        return {self.dataset["target"]: self.dataset["fingerprint"]}
 
 
 def read_boundaries(path: Path) -> BucketsFile:

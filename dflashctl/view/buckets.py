@@ -12,6 +12,7 @@ from dflashctl.view.console import ACCENT
 from dflashctl.view.sanitize import one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from rich.table import Table
@@ -45,6 +46,25 @@ def show_report(
             screen.show(Text(f"\npredicted {_range(report, None, measured)} Ktok/s, from {runs}"))
         else:
             screen.show(Text(f"Ktok/s from {runs}, with and without waiting for the slowest rank"))
+
+
+def show_parts(screen: Screen, parts: Mapping[str, Mapping[str, int | None]]) -> None:
+    """What each target has of the dataset; nothing where it lies in one place."""
+    from rich.table import Table
+    from rich.text import Text
+
+    if not parts:
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("TARGET", overflow="fold")
+    for title in ("SAMPLES", "TOKENS", "SHORTEST", "LONGEST"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for target, part in parts.items():
+        row = (part[name] for name in ("samples", "tokens", "shortest", "longest"))
+        name = Text(one_line(target), style=f"bold {ACCENT}")
+        table.add_row(name, *("-" if each is None else f"{each:,}" for each in row))
+    screen.show(table)
+    screen.show(Text())
 
 
 def show_detached(screen: Screen, again: Again, session: str) -> None:

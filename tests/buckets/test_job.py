@@ -6,12 +6,15 @@ import fcntl
 import json
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 
 from dflashctl.buckets import histogram, job, plain
 from dflashctl.buckets.failures import BadDataset, BadLengths, MissingLibrary, NoSuchPlan
@@ -115,7 +118,7 @@ def test_without_numpy_the_lengths_are_counted_and_the_report_is_the_same_here(
         counted = job.run(given, quiet)["counted"]
         with pytest.raises(MissingLibrary) as caught:
             job.run(task(npy, needs_numpy=True), quiet)
-    assert job.here(counted, given, quiet) == whole
+    assert job.here((counted,), given, quiet) == whole
     complaint = job.complaint(caught.value, given)
     assert complaint["code"] == "missing_module"
     assert complaint["detail"]["python"] == sys.executable
@@ -144,7 +147,7 @@ def test_without_numpy_lengths_are_told_from_files_as_with_it(
         counted = [job.run(each, quiet)["counted"] for each in given]
         with pytest.raises(MissingLibrary, match="without numpy"):
             job.run(task(tmp_path / "a.parquet"), quiet)
-    reports = [job.here(*each, quiet) for each in zip(counted, given, strict=True)]
+    reports = [job.here((one,), said, quiet) for one, said in zip(counted, given, strict=True)]
     assert [report["histogram_sha256"] for report in reports] == numeric
 
 
@@ -160,8 +163,60 @@ def test_what_was_counted_without_numpy_is_looked_at_here(
     given = task(tmp_path / "a.txt", count=1, max_length=None)
     counted = plain.packed(plain.count(given, lambda _, __: None))
     with pytest.raises(BadLengths) as caught:
-        job.here(counted, given, quiet)
+        job.here((counted,), given, quiet)
     assert caught.value.problem == problem
+
+
+# --- a dataset in parts ---------------------------------------------------------------
+
+parts_of_a_dataset = st.lists(
+    st.lists(st.integers(1, 40) | st.sampled_from([300, 1999]), max_size=30),
+    min_size=1, max_size=4,
+).filter(lambda parts: len({length for part in parts for length in part}) > 2)  # fmt: skip
+
+
+@hypothesis.given(parts_of_a_dataset, st.sets(st.integers(0, 3)), st.booleans())
+def test_counts_of_all_parts_give_what_one_dataset_of_them_gives(
+    parts: list[list[int]], bare: set[int], compare: bool
+) -> None:
+    """Byte for byte, whichever of the machines have numpy."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "whole").mkdir()
+        counted = []
+        for number, part in enumerate(parts):
+            place = folder / f"{number}.txt"
+            place.write_text("".join(f"{length}\n" for length in part))
+            (folder / "whole" / f"part-{number}.txt").write_text(place.read_text())
+            given = task(place, only_counts=True)
+            with pytest.MonkeyPatch.context() as patch:
+                if number in bare:
+                    patch.setitem(sys.modules, "numpy", None)
+                counted.append(job.run(given, quiet)["counted"])
+        asked = task(folder / "whole" / "*.txt", count=2, compare=compare, current=[0, 20, 2048])
+        whole = json.dumps(job.run(asked, quiet)["report"])
+        assert json.dumps(job.here(counted, asked, quiet)) == whole
+        told = [job.part(one, asked) for one in counted]
+    assert [one["samples"] for one in told] == [len(part) for part in parts]
+    assert [one["tokens"] for one in told] == [sum(part) for part in parts]
+    assert [one["longest"] for one in told] == [max(part, default=None) for part in parts]
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"), [("3 0", "zero"), ("3 -7", "negative"), ("5 9000", "above-longest")]
+)
+@pytest.mark.parametrize("bare", [False, True])
+def test_a_part_with_lengths_that_no_batch_can_have_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, problem: str, bare: bool
+) -> None:
+    (tmp_path / "a.txt").write_text(content.replace(" ", "\n"))
+    given = task(tmp_path / "a.txt", only_counts=True)
+    if bare:
+        monkeypatch.setitem(sys.modules, "numpy", None)
+    with pytest.raises(BadLengths) as caught:
+        job.part(job.run(given, quiet)["counted"], given)
+    assert caught.value.problem == problem
+    assert str(caught.value).startswith("1 sample ")
 
 
 # --- the process ----------------------------------------------------------------------

@@ -73,7 +73,7 @@ def test_the_json_has_every_field_that_the_document_names(world: World, data: Pa
     assert told["boundaries"][-1] == 2048
     assert told["dataset"] == {
         "target": "here", "path": str(data), "column": None,
-        "fingerprint": fingerprint(str(data)),
+        "fingerprint": fingerprint(str(data)), "parts": None,
     }  # fmt: skip
     assert (told["current"], told["written"], told["error"]) == (None, None, None)
     assert told["throughput"]["low_ktok_s"] > 0
@@ -145,7 +145,9 @@ def test_a_file_of_this_machine_needs_neither_inventory_nor_playbook(world: Worl
         (("--current", "770,1216"), "--current is 0 and ascending numbers"),
         (("--calibrate", "fast"), "--calibrate must be Ktok/s@efficiency"),
         (("-t", "dflash", "--dataset", "lengths.npy"), "--dataset is an absolute path on a target"),
-        (("-t", "training"), "works on one target at a time"),
+        (("-t", "training", "--detach"), "optimize-buckets --detach works on one target at a time"),
+        (("--all", "--fetch"), "optimize-buckets --fetch works on one target at a time"),
+        (("--all", "--where", "target"), "--where target works on one target at a time"),
     ],
 )
 def test_what_cannot_be_done_as_typed_is_told(

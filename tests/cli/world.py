@@ -139,7 +139,7 @@ class Agent:
 
     def optimize(self, request: Optimize | Fetch, on_event: Callable[[Event], None]) -> Optimized:
         self.world.optimizing.append(request)
-        answer = self.world.optimized
+        answer = self.world.optimized_on.get(self.target, self.world.optimized)
         if isinstance(answer, BaseException):
             raise answer
         assert answer is not None, "nobody said what is found"
@@ -226,6 +226,7 @@ class World:
     records: list[RunRecord] = field(default_factory=list)
     blobs: dict[str, str] = field(default_factory=dict)
     optimized: Optimized | BaseException | None = None
+    optimized_on: dict[str, Optimized | BaseException] = field(default_factory=dict)
     optimizing: list[Optimize | Fetch | Detach | Cancel] = field(default_factory=list)
     closed: int = 0
 

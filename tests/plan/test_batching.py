@@ -157,6 +157,18 @@ def test_data_of_another_machine_are_not_looked_for_here() -> None:
     assert notes(wanted, None) == []
 
 
+def test_data_of_several_machines_are_looked_at_on_each_of_them() -> None:
+    spread = {**MADE.dataset, "target": None, "fingerprint": None}
+    name = DESIRED.target.name
+    parts = replace(MADE, dataset={**spread, "parts": {name: "then", "kpro7/dflash": "else"}})
+    wanted = replace(desired(), boundaries=parts)
+    assert look_before_start(wanted).dataset == "/data/lengths.npy"
+    assert notes(wanted, "then") == []
+    assert "has changed since" in notes(wanted, "else")[0]
+    elsewhere = replace(MADE, dataset={**spread, "parts": {"kpro7/dflash": "else"}})
+    assert look_before_start(replace(desired(), boundaries=elsewhere)).dataset is None
+
+
 def test_a_rollback_brings_the_boundaries_of_the_old_run_back() -> None:
     files = (*RECORD.files, *(FileKept(**asdict(file), kept=True) for file in OURS))
     env = {**RECORD.run.env, "DFLASH_BUCKETS": "/elsewhere/lib/ab12/buckets.json"}
