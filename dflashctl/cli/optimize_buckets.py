@@ -10,7 +10,7 @@ import typer
 
 from dflashctl.cli.call import begin
 from dflashctl.cli.optimizer import Where
-from dflashctl.cli.options import JsonOption, PlaybookOption, TargetsOption
+from dflashctl.cli.options import AllOption, JsonOption, PlaybookOption, TargetsOption
 from dflashctl.cli.parts import gravest, tell_failures, together
 from dflashctl.cli.wanted import PLAYBOOKS, wanted_from
 
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 def optimize_buckets(  # noqa: PLR0913, PLR0917 - one parameter an option
     ctx: typer.Context,
     target: TargetsOption = None,
-    everything: Annotated[
-        bool, typer.Option("--all", help="All targets of the inventory.")
-    ] = False,
+    everything: AllOption = False,
     playbook: PlaybookOption = None,
     dataset: Annotated[
         str | None, typer.Option("--dataset", metavar="PATH", help="File, folder or pattern.")

@@ -45,7 +45,8 @@ def play(  # noqa: PLR0913, PLR0917 - one parameter an option
     if not dry_run and any(step.do == "optimize_buckets" for step in call.outline(file).steps):
         from dflashctl.cli.optimize_buckets import make_boundaries
 
-        call.screen.say(f"boundaries written to {make_boundaries(call, target, file)}")
+        made = make_boundaries(call, target, file, everything=everything)
+        call.screen.say(f"boundaries written to {made}")
     wanted = call.desired_play(call.targets(target, everything=everything), file)
 
     def look(agents: Agents, desired: Desired) -> Sight:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dflashctl.cli.call import begin
-from dflashctl.cli.options import JsonOption, PlaybookOption, TargetsOption
+from dflashctl.cli.options import AllOption, JsonOption, PlaybookOption, TargetsOption
 
 if TYPE_CHECKING:
     from dflashctl.agent.seen import Observed
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 def status(
     ctx: typer.Context,
     target: TargetsOption = None,
-    everything: Annotated[
-        bool, typer.Option("--all", help="All targets of the inventory.")
-    ] = False,
+    everything: AllOption = False,
     playbook: PlaybookOption = None,
     watching: Annotated[
         bool, typer.Option("--watch", help="Go on looking until Ctrl-C, also across a lost link.")
