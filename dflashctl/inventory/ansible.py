@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dflashctl.document.read import Document, Loc
 from dflashctl.inventory.discover import fitting_name
 from dflashctl.inventory.groups import EVERY, Said
-from dflashctl.inventory.references import SSH_FIELDS, full_names
+from dflashctl.inventory.references import SSH_FIELDS, WAY_FIELDS, full_names
 from dflashctl.inventory.select import fitting
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ class _Conversion:
             through = node
             host.fields["route"] = _with(host.said, "ssh")
         else:
-            for name in SSH_FIELDS:
+            for name in WAY_FIELDS:
                 host.fields.pop(name, None)
         loc = ("hosts", through, "containers", host.inner)
         inside = self._bodies[through].setdefault("containers", {})
@@ -281,6 +281,8 @@ class _Conversion:
 
     def _unlisted(self, node: str | None, way: dict[str, Any], host: _Host) -> str:
         """A Proxmox host that is no host of theirs: only the way to containers."""
+        if (become := host.fields.get("become")) is not None:
+            way |= {"become": become.value}
         for name in self.unlisted:
             body = self._bodies[name]
             if {key: value for key, value in body.items() if key != "containers"} == way:

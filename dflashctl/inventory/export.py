@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dflashctl.document.paths import local_path
 from dflashctl.document.read import mapping
 from dflashctl.inventory.ansible import DEFAULT, OURS, PCT
-from dflashctl.inventory.references import SSH_FIELDS
+from dflashctl.inventory.references import WAY_FIELDS
 from dflashctl.inventory.select import fitting
 from dflashctl.inventory.write import scalar
 
@@ -103,7 +103,7 @@ def _of_container(
     own = {name: value for name, value in inside.items() if name != "vmid"}
     if inside.get("route") == "ssh" or body.get("connection") == "local":
         return {**_variables(own, said, folder), **place}
-    way = {name: value for name, value in body.items() if name in SSH_FIELDS}
+    way = {name: value for name, value in body.items() if name in WAY_FIELDS}
     return {"ansible_connection": PCT, **_variables(way | own, said, folder), **place}
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 SSH_FIELDS = (
     *("address", "port", "user", "identity_file", "known_hosts_file", "host_key", "proxy_jump"),
 )
+# What belongs to the way to a host, and so to the host of a container that pct enters.
+WAY_FIELDS = (*SSH_FIELDS, "become")
 Hosts = dict[str | int, Any]
 
 
@@ -72,7 +74,7 @@ def _container_faults(
 ) -> Iterator[Fault]:
     route = container.get("route", "pct")
     if route == "pct":
-        for field in (*SSH_FIELDS, "become"):
+        for field in WAY_FIELDS:
             if field in container:
                 yield document.fault((*loc, field), "only goes with `route: ssh`")
     elif route == "ssh":

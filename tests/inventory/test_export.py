@@ -35,6 +35,7 @@ sshd = st.fixed_dictionaries(
         "user": st.sampled_from(["root", "ada", "on", "1000"]),
         "identity_file": paths,
         "known_hosts_file": paths,
+        "become": st.just("sudo"),
         "host_key": st.sampled_from(["strict", "accept-new"]),
     },
 )
@@ -46,7 +47,10 @@ def inventories(draw: st.DrawFn) -> dict[str, Any]:
     hosts: dict[str, Any] = {}
     for name in draw(st.lists(short | names, min_size=1, max_size=4, unique=True)):
         local = draw(st.integers(0, 4)) == 0
-        body = draw(common) | ({"connection": "local"} if local else draw(sshd))
+        body: dict[str, Any] = {"connection": "local"} if local else draw(sshd)
+        if local and draw(st.booleans()):
+            body["become"] = "sudo"
+        body |= draw(common)
         jumps = ["none", "ada@bastion:22", *(o for o, b in hosts.items() if "address" in b)]
         if not local and draw(st.booleans()):
             body["proxy_jump"] = draw(st.sampled_from(jumps))
@@ -94,6 +98,17 @@ def test_what_is_printed_for_ansible_is_read_as_the_same_targets(whole: dict[str
         assert theirs.foreign
         same(ours, theirs)
         same(theirs, read(folder, "again.yml", as_ansible(theirs)))
+
+
+def test_hosts_that_only_lead_to_their_containers_stay_unlisted(tmp_path: Path) -> None:
+    text = (
+        "all: {vars: {ansible_connection: community.proxmox.proxmox_pct_remote,"
+        " ansible_host: 192.0.2.6, ansible_user: ada, dflashctl_become: sudo},"
+        " hosts: {a: {proxmox_vmid: 200}, b: {proxmox_vmid: 201, proxmox_node: kpro6}}}"
+    )
+    theirs = read(str(tmp_path), "theirs.yml", text)
+    assert [one.name for one in theirs.targets] == ["192.0.2.6/a", "192.0.2.6/b"]
+    same(theirs, read(str(tmp_path), "again.yml", as_ansible(theirs)))
 
 
 def test_the_example_as_ansible_reads_it(tmp_path: Path) -> None:
