@@ -12,6 +12,8 @@ from contextlib import suppress
 
 import pytest
 
+from tests.lab.terminal import on_terminal
+
 from .conftest import Job, until
 
 HAND_STARTED = """\
@@ -236,6 +238,31 @@ def test_attach_shows_the_session_and_detaching_leaves_it(job: Job, term: str) -
     assert "detached" in terminal.text
     assert job.alive(pid)
     assert job.status()["state"] == "RUNNING"
+
+
+def test_an_attached_session_follows_the_size_of_the_window(job: Job) -> None:
+    """As tmux itself sees it, through ssh and pct."""
+    job.ok("deploy")
+    with on_terminal(job.command("attach"), env=job.environment | {"TERM": "xterm"}) as terminal:
+        terminal.wait_for(r"step \d+ loss", 60)
+        for columns, rows in ((132, 40), (90, 20)):
+            terminal.resize(columns, rows)
+            sizes = ("list-clients", "-F", "#{client_width}x#{client_height}")
+            until(lambda: f"{columns}x{rows}" in job.route.tmux(*sizes).stdout)  # noqa: B023 - at once
+        terminal.type("\x02d")
+        assert terminal.wait(60) == 0, terminal.seen
+    job.ok("stop")
+
+
+def test_a_look_needs_no_figure_of_the_hosts_memory(job: Job) -> None:
+    """`free` may fail in a container, or tell the host's: nobody asks it, nothing depends on it."""
+    for name in ("free", "vmstat"):
+        job.route.machine.put(f"{job.route.bin}/{name}", b"#!/bin/sh\necho no >&2; exit 1\n", 0o755)
+    job.ok("deploy")
+    seen = job.status()
+    assert (seen["state"], seen["run"]["oom"]) == ("RUNNING", None)
+    assert not [name for name in seen if "memory" in name]
+    job.ok("stop")
 
 
 def test_a_read_only_attach_cannot_interrupt_the_trainer(job: Job) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.lab.machine import end_processes
 from tests.lab.routes import pct_route
 
 from .conftest import made, until
@@ -47,5 +49,31 @@ def test_a_run_that_the_memory_killer_ended_is_told_as_such(job: Job) -> None:
     assert "memory" in job.dflashctl("status").stdout
     assert job.dflashctl("status").returncode == 4
     job.write()
+    job.ok("deploy")
+    assert job.status()["state"] == "RUNNING"
+
+
+HOG = "import time; time.sleep(1); x = b'x' * 600_000_000; time.sleep(60)"
+
+
+def test_a_neighbour_whose_memory_kill_takes_the_tmux_server_is_no_wish_to_stop(job: Job) -> None:
+    """The killer ends the server, the run goes with it: neither finished nor stopped."""
+    job.ok("deploy")
+    record = json.loads(job.sh(f"cat {job.route.state_dir}/jobs/dflash/runs/*/process.json"))
+    server = str(record["tmux"][0])
+    job.sh('echo 1000 > "/proc/$1/oom_score_adj"', server)
+    job.sh(
+        'setsid sh -c \'echo -900 > /proc/self/oom_score_adj; exec "$0" -c "$1"\' "$1" "$2" '
+        "</dev/null >/dev/null 2>&1 &",
+        job.route.python,
+        HOG,
+    )
+    until(lambda: not job.alive(int(server)), 60)
+    until(lambda: job.status()["state"] == "FAILED", 60)
+    seen = job.status()
+    assert seen["run"]["oom"] is True
+    assert not job.alive(record["trainer"][0])
+    assert "memory" in job.dflashctl("status").stdout
+    end_processes(job.route.machine, "x = b'x'", job.route.python)
     job.ok("deploy")
     assert job.status()["state"] == "RUNNING"

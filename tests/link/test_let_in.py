@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from pathlib import Path
@@ -11,7 +12,8 @@ import pytest
 
 from dflashctl.errors import HostKeyUnknown, NotLetIn
 from dflashctl.link.connect import Connections
-from tests.link.fakes import address_of, run
+from tests.lab.terminal import on_terminal
+from tests.link.fakes import address_of, run, target_at
 from tests.sshd import make_key, start_sshd
 
 if TYPE_CHECKING:
@@ -139,3 +141,17 @@ def test_too_many_keys_are_told_as_such(sshd: Sshd, agent: Path, tmp_path: Path)
             run(connections, address_of(server, identity_file=None))
     finally:
         server.stop()
+
+
+def test_ssh_agent_stays_here_whatever_sshs_configuration_says(
+    sshd: Sshd, agent: Path, connections: Connections, ssh_config: Path
+):
+    subprocess.run(["ssh-add", "-q", sshd.client_key], check=True, timeout=10)
+    ssh_config.write_text("ForwardAgent yes\n")
+    show = ("sh", "-c", 'echo "agent=[$SSH_AUTH_SOCK]"')
+    address = address_of(sshd)
+    assert run(connections, address, show) == b"agent=[]\n"
+    words = connections.transport(target_at(address)).terminal_words(show)
+    with on_terminal(words, env=dict(os.environ)) as terminal:
+        terminal.wait_for(r"agent=\[\]")
+        assert terminal.wait() == 0
