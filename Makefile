@@ -12,8 +12,9 @@ unexport DFLASHCTL_INVENTORY DFLASHCTL_PLAYBOOK
 SIDE_BY_SIDE = -n 4 --dist worksteal
 LAB_PACKAGES = tmux openssh-client openssh-server lxc debootstrap tini iproute2 sudo
 
-.PHONY: help venv torch-venv packages lint format test test-quick test-dflash restarts guard \
-  bench bench-rest bench-checkpoints demo demo-dflash docs screenshots schemas constraints clean
+.PHONY: help venv torch-venv packages lint format test test-quick test-dflash faults soak \
+  restarts guard bench bench-rest bench-checkpoints demo demo-dflash docs screenshots schemas \
+  constraints clean
 
 help:
 	@echo 'make demo         the main job on this machine: deploy a small trainer, watch it, stop it'
@@ -21,6 +22,8 @@ help:
 	@echo 'make test         all other tests, with coverage; as root on Debian or Ubuntu also the lab'
 	@echo 'make test-quick   the tests that need no lab'
 	@echo 'make test-dflash  the tests of the DFlash trainer, with torch in .venv-torch'
+	@echo 'make faults       500 commands cut somewhere: what must hold, holds; about ten minutes'
+	@echo 'make soak         an hour of accelerated life (DFLASHCTL_SOAK_MINUTES): nothing grows'
 	@echo 'make restarts     100 restarts in a row, in the lab where there is one'
 	@echo 'make guard        what a command costs, counted: round trips, pct, bytes, imports'
 	@echo 'make bench        how long one waits, beside other ways to do the same, in the lab'
@@ -75,11 +78,11 @@ format: venv
 	$(BIN)/ruff format .
 
 test: packages venv
-	$(BIN)/pytest -m 'not alone and not torch' $(SIDE_BY_SIDE) --cov --cov-report= $(ARGS)
+	$(BIN)/pytest -m 'not alone and not torch and not faults and not soak' $(SIDE_BY_SIDE) --cov --cov-report= $(ARGS)
 	$(BIN)/pytest -m alone --cov --cov-append --cov-report=term $(ARGS)
 
 test-quick: venv
-	$(BIN)/pytest -m 'not lab and not slow' $(SIDE_BY_SIDE) $(ARGS)
+	$(BIN)/pytest -m 'not lab and not slow and not faults and not soak' $(SIDE_BY_SIDE) $(ARGS)
 
 test-dflash: packages venv torch-venv
 	$(BIN)/mypy --python-executable .venv-torch/bin/python --cache-dir .mypy_cache/torch \
@@ -92,6 +95,12 @@ restarts: packages venv
 
 guard: packages venv
 	$(BIN)/pytest -m guard $(ARGS)
+
+faults: packages venv
+	$(BIN)/pytest tests/faults -m faults $(SIDE_BY_SIDE) $(ARGS)
+
+soak: packages venv
+	$(BIN)/pytest tests/faults -m soak -s $(ARGS)
 
 bench: packages venv
 	$(BIN)/python -m tests.bench.speed $(ARGS)

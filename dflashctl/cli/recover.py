@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from dflashctl.agent.protocol import Ask, Outcome
-from dflashctl.errors import DflashError, Unreachable
+from dflashctl.errors import DflashError, TargetLacks, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +72,7 @@ class Recovery:
                 with reach.agent(target) as agent:
                     deadline, asked = time.monotonic() + RECONNECT_S, asked + 1
                     return agent.ask(question, tell)
-            except Unreachable:
+            except (Unreachable, TargetLacks):  # a host that starts anew comes back
                 time.sleep(PAUSE_S)
             except DflashError:
                 # Whatever is amiss now, what has to be told is the transaction.

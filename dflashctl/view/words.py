@@ -273,7 +273,8 @@ def _way(error: e.Unreachable | e.HostKeyProblem | e.NotLetIn | e.TargetLacks) -
             return Words(
                 message=f"the connection to {error.target} ({error.address}) broke off in the "
                 f"middle of transaction {error.transaction}: {error.reason}.",
-                next="The transaction goes on over there, to its end, without us. "
+                next="The transaction goes on over there, to its end, without us (unless the "
+                "target itself went down). "
                 f"Ask what came of it with: dflashctl status -t {error.target}",
             )
         case e.Unreachable():
