@@ -78,9 +78,10 @@ class Meter:
         if self._tail is not None:
             for line in self._lines.feed(self._tail.more()):
                 self._line(line, now)
-        if self._open_since is not None and now - self._open_since >= SETTLE_S:
+        # Where the clock is set back, nothing waits for the old time to come again.
+        if self._open_since is not None and abs(now - self._open_since) >= SETTLE_S:
             self._settle(now)
-        if now - self._last_state >= (STATE_EVERY_S if self._changed else HEARTBEAT_S):
+        if abs(now - self._last_state) >= (STATE_EVERY_S if self._changed else HEARTBEAT_S):
             self._save(now)
 
     def close(self, now: float) -> None:
@@ -129,7 +130,7 @@ class Meter:
         self._series.add(at, point)
         self._changed = True
         odd = any(not math.isfinite(value) for value in point.values())
-        if at - self._last_kept < THIN_S and not odd:
+        if abs(at - self._last_kept) < THIN_S and not odd:
             return
         self._last_kept = at
         row = {"t": round(at, 3)} | {name: _plain(value) for name, value in point.items()}

@@ -85,6 +85,8 @@ def scene(look: Look, state: StateFolder, tmux: Tmux) -> Scene:
     if not panes and who and who.supervisor and who.tmux:
         tmux.revive(who.tmux)
         panes = tmux.session(look.session)
+    if run and run.state == "STARTING" and not panes and journal.holder(state) is None:
+        run = replace(run, state="FAILED")  # whoever was to start it was cut before that
     ours = who.supervisor.pid if who and who.supervisor else None
     adopted = bool(panes) and all(pane.pid != ours for pane in panes)
     first = [leader.pid for leader in leaders(panes, rows)] if adopted else []

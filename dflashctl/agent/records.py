@@ -40,6 +40,33 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
     write_atomically(path, json.dumps(value, indent=1).encode() + b"\n")
 
 
+ROOM = 4096
+
+
+def reserve(path: Path) -> None:
+    """Take room for a record that must be written even when the disk is full by then."""
+    write_atomically(_room(path), b" " * ROOM)
+
+
+def write_reserved(path: Path, value: dict[str, Any]) -> None:
+    """A record, atomically; in the room that was taken for it, if there is one."""
+    room = _room(path)
+    data = json.dumps(value, indent=1).encode() + b"\n"
+    if len(data) > ROOM or not room.exists():
+        write_atomically(path, data)
+        return
+    with room.open("r+b") as file:
+        file.write(data.ljust(ROOM))
+        file.flush()
+        os.fsync(file.fileno())
+    room.replace(path)
+    sync_folder(path.parent)
+
+
+def _room(path: Path) -> Path:
+    return path.with_name(f".{path.name}.room")
+
+
 def read_json(path: Path) -> dict[str, Any] | None:
     """A record, or None where there is none or it cannot be read as one."""
     with suppress(OSError, ValueError):

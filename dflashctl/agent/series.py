@@ -136,7 +136,7 @@ class Series:
 
     def _remember(self, row: list[float | None]) -> None:
         last = self._recent[-1] if self._recent else None
-        if last is None or (row[0] or 0.0) - (last[0] or 0.0) >= 1.0:
+        if last is None or abs((row[0] or 0.0) - (last[0] or 0.0)) >= 1.0:
             self._recent.append(row)
             return
         losses = [loss for loss in (last[2], row[2]) if loss is not None]

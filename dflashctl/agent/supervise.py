@@ -22,7 +22,13 @@ if __name__ == "__main__":
 
 from dflashctl.agent import cgroup, process
 from dflashctl.agent.process import Process
-from dflashctl.agent.records import RunFolder, read_json, write_json
+from dflashctl.agent.records import (
+    RunFolder,
+    read_json,
+    reserve,
+    write_json,
+    write_reserved,
+)
 
 PR_SET_CHILD_SUBREAPER = 36
 DRAIN_S = 5.0
@@ -43,6 +49,32 @@ def supervise(folder: RunFolder) -> None:
     _plain_terminal()
     kills = cgroup.kills()
     pid, error = _start(launch)
+    try:
+        _record(folder, pid, kills)
+    except OSError as refused:
+        # Who cannot be recorded cannot be told from a stranger later: it does not go on.
+        error = f"{folder.process}: {refused.strerror}"
+        _end(folder, {**launch, "signal": "KILL"}, 0.0)
+        _leave(folder, {"exit_code": None, "signal": None, "error": error})
+        return
+    code, number, closed, kills = _wait(folder, launch, pid)
+    leftover = _end_leftovers(folder, launch)
+    if error:
+        _say(f"\ndflashctl: cannot run {launch['command'][0]!r}: {error}\n")
+    end = {"exit_code": code, "signal": number, "leftover": leftover, "closed": closed}
+    # A memory kill may take the trainer, or the tmux server and us with it.
+    violent = closed or (number == signal.SIGKILL and not folder.stop.exists())
+    oom = cgroup.killed_since(kills) if violent else False
+    _leave(folder, {**end, "oom": oom, "error": error})
+
+
+def _record(folder: RunFolder, pid: int, kills: cgroup.Kills | None) -> None:
+    """Who runs, and room for the record of the end: a full disk is a common one.
+
+    Raises:
+        OSError: there is no room now.
+    """
+    reserve(folder.exit)
     row = process.look(pid)
     me, parent = process.look(os.getpid()), process.look(os.getppid())
     write_json(
@@ -56,15 +88,6 @@ def supervise(folder: RunFolder) -> None:
             "started_at": time.time(),
         },
     )
-    code, number, closed, kills = _wait(folder, launch, pid)
-    leftover = _end_leftovers(folder, launch)
-    if error:
-        _say(f"\ndflashctl: cannot run {launch['command'][0]!r}: {error}\n")
-    end = {"exit_code": code, "signal": number, "leftover": leftover, "closed": closed}
-    # A memory kill may take the trainer, or the tmux server and us with it.
-    violent = closed or (number == signal.SIGKILL and not folder.stop.exists())
-    oom = cgroup.killed_since(kills) if violent else False
-    _leave(folder, {**end, "oom": oom, "error": error})
 
 
 def _plain_terminal() -> None:
@@ -205,7 +228,8 @@ def _leave(folder: RunFolder, end: dict[str, Any]) -> None:
         deadline = time.monotonic() + DRAIN_S
         while not _is_last(folder.log, mark) and time.monotonic() < deadline:
             time.sleep(0.02)
-    write_json(folder.exit, {**end, "ended_at": time.time()})
+    with suppress(OSError):
+        write_reserved(folder.exit, {**end, "ended_at": time.time()})
 
 
 def _say(text: str) -> bool:

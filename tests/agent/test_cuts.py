@@ -17,6 +17,7 @@ from dflashctl.agent import apply, evidence, journal, observe, process, runs
 from dflashctl.agent.failures import AgentError
 from dflashctl.agent.protocol import Ask, StopRun
 from dflashctl.agent.records import RunFolder, StateFolder
+from dflashctl.agent.session import Tmux
 
 from .conftest import R1, R2, WHO, Bench, until
 
@@ -205,3 +206,26 @@ def test_a_start_that_never_came_is_not_still_coming_because_the_clock_was_set(
     seen = runs.see(folder, runs.alive(folder, {}), time.time())
     assert seen is not None
     assert seen.state == "FAILED"
+
+
+def test_a_start_that_was_cut_before_its_session_is_not_still_coming(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its record is there, and somebody may be about to start it; but nobody is."""
+
+    def killed(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    bench.state.create()
+    child = os.fork()
+    if child == 0:
+        monkeypatch.setattr(Tmux, "start", killed)
+        bench.start(R1, "sleep 60")
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    seen = bench.observe()
+    assert (seen.state, seen.lock) == ("INTERRUPTED", None)
+    assert seen.cut is not None
+    assert seen.cut.step == "StartRun"
+    with journal.locked(bench.state, "t-x", WHO):
+        assert bench.observe().state == "STARTING"

@@ -178,3 +178,15 @@ def test_a_log_is_kept_in_pieces_of_limited_size(tmp_path: Path) -> None:
     assert text.endswith(b"line 59..\n")
     assert text.count(b"\n") == 40
     assert max(Path(part).stat().st_size for part in parts) <= 110
+
+
+def test_a_clock_that_is_set_back_stops_no_record(tmp_path: Path) -> None:
+    meter, run = make(tmp_path)
+    for second in range(40):
+        now = 10_000.0 + second - (3600 if second >= 20 else 0)
+        meter.take(f"step {second} loss=1.5\n".encode(), now)
+    assert state(run)["last"]["step"] == 38
+    assert state(run)["at"] == 10_000.0 + 39 - 3600
+    meter.close(10_000.0 + 40 - 3600)
+    assert len(state(run)["recent"]) == 40
+    assert [row["step"] for row in rows(run)] == list(range(40))

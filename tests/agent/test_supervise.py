@@ -6,8 +6,10 @@ import json
 import os
 import pty
 import signal
+import subprocess
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ from .conftest import until
 class Pane:
     """What tmux is to a supervisor: a terminal, and a pipe to the collector."""
 
-    def __init__(self, folder: RunFolder, script: str, **more: Any) -> None:
+    def __init__(self, folder: RunFolder, script: str, *, before: str = "", **more: Any) -> None:
         folder.path.mkdir(parents=True)
         launch = {
             "command": ["bash", "-c", script],
@@ -36,6 +38,8 @@ class Pane:
             **more,
         }
         folder.launch.write_text(json.dumps(launch))
+        folder.log.touch()
+        subprocess.run(("bash", "-c", before), check=False)
         self.folder = folder
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
@@ -48,7 +52,8 @@ class Pane:
         with self.folder.log.open("ab", buffering=0) as log:
             try:
                 while piece := os.read(self.fd, 1 << 16):
-                    log.write(piece)
+                    with suppress(OSError):  # as the collector does
+                        log.write(piece)
             except OSError:
                 pass
 
@@ -173,3 +178,29 @@ def test_ctrl_z_does_not_stop_the_trainer(folder: RunFolder) -> None:
     until(folder.process.exists)
     os.write(pane.fd, b"\x1a")
     assert pane.end()["exit_code"] == 5
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can mount")
+@pytest.mark.parametrize("full", ["at the start", "at the end"])
+def test_a_full_disk_does_not_hide_how_a_run_ended(folder: RunFolder, full: str) -> None:
+    """At the start nothing runs that cannot be recorded; at the end there is room for the end."""
+    folder.path.parent.mkdir(parents=True)
+    subprocess.run(
+        ("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder.path.parent), check=True
+    )
+    try:
+        filler = folder.path.parent / "filler"
+        fill = f"cat /dev/zero > {filler} 2>/dev/null"
+        if full == "at the start":
+            pane = Pane(folder, "trap '' INT TERM HUP; sleep 60", before=fill)
+            os.waitpid(pane.pid, 0)
+            assert not process.marked(process.table(), folder.id)
+            assert not folder.process.exists()
+            pane._reader.join(5)
+            os.close(pane.fd)
+        else:
+            end = Pane(folder, f"{fill}; exit 7").end()
+            assert end["exit_code"] == 7
+            assert not list(folder.path.glob(".exit*"))
+    finally:
+        subprocess.run(("umount", "-l", folder.path.parent), check=True)
