@@ -45,19 +45,27 @@ Vars = dict[str, Said]
 
 @dataclass(slots=True, kw_only=True)
 class Group:
-    """One group. ``said``: its name, and where it is first named."""
+    """One group.
+
+    ``said``: its name, and where it is first named; ``beside``: variables of files of its own.
+    """
 
     said: Said
     hosts: list[str] = field(default_factory=list)
     children: list[str] = field(default_factory=list)
     variables: Vars = field(default_factory=dict)
+    beside: Vars = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)
 class Groups:
-    """A whole inventory: hosts with their own variables, in the file's order, and groups."""
+    """A whole inventory: hosts with their own variables, in the file's order, and groups.
+
+    ``beside``: variables of hosts in files of their own.
+    """
 
     hosts: dict[str, Vars] = field(default_factory=dict)
+    beside: dict[str, Vars] = field(default_factory=dict)
     named: dict[str, Said] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
@@ -75,7 +83,8 @@ class Groups:
         """What holds for each host: of its groups the nearest counts, and the host before all.
 
         Groups of one depth come in the order of their ``ansible_group_priority``, then of
-        their names; the last one wins.
+        their names; the last one wins. What stands in files beside the inventory comes after
+        the groups, and after the host.
         """
         depths = self._depths()
         within: dict[str, set[str]] = {host: {"all"} for host in self.hosts}
@@ -86,11 +95,13 @@ class Groups:
         order = sorted(self.groups, key=lambda name: (depths[name], self._priority(name), name))
         effective: dict[str, Vars] = {}
         for host, own in self.hosts.items():
+            of_it = [self.groups[name] for name in order if name in within[host]]
             effective[host] = {}
-            for name in order:
-                if name in within[host]:
-                    effective[host] |= self.groups[name].variables
-            effective[host] |= own
+            for layer in (
+                *(group.variables for group in of_it), *(group.beside for group in of_it),
+                own, self.beside.get(host, {}),
+            ):  # fmt: skip
+                effective[host] |= layer
         return effective
 
     def members(self, name: str) -> list[str]:
@@ -167,14 +178,14 @@ class _Yaml:
         here: Loc = (*loc, "hosts")
         for pattern, own in self._named(parts.get("hosts"), here).items():
             self._hosts(group, str(pattern), own, (*here, pattern))
-        group.variables |= self._variables(parts.get("vars"), (*loc, "vars"))
+        group.variables |= self.variables(parts.get("vars"), (*loc, "vars"))
         here = (*loc, "children")
         for child, inner in self._named(parts.get("children"), here).items():
             group.children.append(str(child))
             self.group(str(child), inner, (*here, child))
 
     def _hosts(self, group: Group, pattern: str, own: Any, loc: Loc) -> None:
-        variables = self._variables(own, loc)
+        variables = self.variables(own, loc)
         # A number alone after a colon is a port; a whole IPv6 address has more of them.
         name, colon, port = pattern.rpartition(":")
         if colon and port.isdigit() and ":" not in re.sub(_RANGE, "", name):
@@ -187,11 +198,12 @@ class _Yaml:
             self._complain(loc, f"stands for more than {_MOST} hosts")
             del group.hosts[_MOST:]
 
-    def _variables(self, body: Any, loc: Loc) -> Vars:
+    def variables(self, body: Any, loc: Loc) -> Vars:
+        """Names and values at a place."""
         found: Vars = {}
         for name, value in self._mapping(body, loc).items():
             if name == "<<" and isinstance(value, dict):
-                found = self._variables(value, (*loc, name)) | found
+                found = self.variables(value, (*loc, name)) | found
             else:
                 found[str(name)] = self._said(value, (*loc, name))
         return found
@@ -224,6 +236,11 @@ class _Yaml:
 
     def _complain(self, loc: Loc, message: str) -> None:
         self.groups.faults.append(self._document.fault(loc, message))
+
+
+def of_variables(document: Document) -> Vars:
+    """The variables of a file that holds nothing else."""
+    return _Yaml(document).variables(document.values, ())
 
 
 def of_listing(path: Path, listing: Mapping[str, Any]) -> Groups:

@@ -11,7 +11,7 @@ from dflashctl.document.judge import judge
 from dflashctl.document.paths import local_path, places
 from dflashctl.document.read import Document, read_document, read_text
 from dflashctl.errors import BadFile, Fault, NoFile
-from dflashctl.inventory import ansible, groups, program
+from dflashctl.inventory import ansible, beside, groups, program
 from dflashctl.inventory.model import InContainer, Inventory, Local, SshAddress, Target
 from dflashctl.inventory.references import reference_faults
 from dflashctl.inventory.select import fitting
@@ -19,6 +19,7 @@ from dflashctl.inventory.select import fitting
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from dflashctl.inventory.groups import Groups
     from dflashctl.inventory.schema import Container, Host, InventoryFile
 
 KIND = "inventory"
@@ -81,17 +82,22 @@ def load_inventory(path: Path) -> Inventory:
 def _read(path: Path) -> Document:
     """The file's values, in the words of our own format."""
     if program.is_program(path):
-        return ansible.converted(path, KIND, program.ask(path))
+        return _converted(path, program.ask(path))
     _refuse_other_kinds(path)
     document = read_document(path, KIND)
     if "_meta" in document.values:
         # JSON is YAML; a program's answer that was kept in a file.
         document.raise_for(())
         listing = {str(name): body for name, body in document.values.items()}
-        return ansible.converted(path, KIND, groups.of_listing(path, listing))
+        return _converted(path, groups.of_listing(path, listing))
     if groups.are_groups(document.values):
-        return ansible.converted(path, KIND, groups.of_document(document))
+        return _converted(path, groups.of_document(document))
     return document
+
+
+def _converted(path: Path, found: Groups) -> ansible.Converted:
+    beside.add_files(found, path.parent, KIND)
+    return ansible.converted(path, KIND, found)
 
 
 def _refuse_other_kinds(path: Path) -> None:

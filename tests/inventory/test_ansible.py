@@ -118,6 +118,41 @@ all:
     assert set(inventory.groups["outer"]) == {"deep", "own", "shallow"}
 
 
+def test_files_beside_the_inventory_come_after_the_groups_and_after_the_host(
+    tmp_path: Path,
+) -> None:
+    for name, text in {
+        "group_vars/all.yml": "---\nansible_user: ada\nansible_port: 1\n",
+        "group_vars/gpus/ways.yml": "ansible_port: 2\n",
+        "group_vars/gpus/secret.yml": "$ANSIBLE_VAULT;1.1;AES256\n6162\n",
+        "group_vars/gpus/empty.yml": "---\n# nothing yet\n",
+        "group_vars/gpus/.hidden.yml": "ansible_port: 9\n",
+        "group_vars/others.yml": "ansible_port: 9\n",
+        "host_vars/b": "ansible_host: 192.0.2.2\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    text = """\
+gpus:
+  vars: {ansible_port: 3, ansible_ssh_private_key_file: /k}
+  hosts:
+    a: {ansible_port: 4}
+    b: {ansible_host: 192.0.2.9}
+"""
+    ways = routes(load(tmp_path, text))
+    both = {"user": "ada", "identity_file": Path("/k")}
+    assert ways == {
+        "a": SshAddress(address="a", port=4, **both),  # type: ignore[arg-type] # as the fields have them
+        "b": SshAddress(address="192.0.2.2", port=2, **both),  # type: ignore[arg-type] # so here
+    }
+    (tmp_path / "host_vars" / "b").write_text("x: 1\nansible_port: 70000\n")
+    with pytest.raises(BadFile) as caught:
+        load(tmp_path, text)
+    (fault,) = caught.value.faults
+    assert (fault.path, fault.line) == (tmp_path / "host_vars" / "b", 2)
+    assert fault.where == "ansible_port"
+
+
 def test_a_range_stands_for_its_hosts(tmp_path: Path) -> None:
     inventory = load(tmp_path, "all: {hosts: {'gpu[08:10].lan:2200': , 'n[a:c]': , 'x[1:9:4]': }}")
     names = [target.name for target in inventory.targets]
