@@ -35,7 +35,8 @@ class Watcher:
         self._asked = time.monotonic()
         self._seen: tuple[Observed, float] | None = None
         self._error: DflashError | None = None
-        self._fatal: Exception | None = None
+        self.fatal: DflashError | None = None
+        self._fault: Exception | None = None
         self._thread = threading.Thread(target=self._run, name=target.name, daemon=True)
         self._thread.start()
 
@@ -44,17 +45,16 @@ class Watcher:
         self._stop.set()
 
     def report(self) -> Report:
-        """The newest state, or UNREACHABLE with the last known one.
+        """The newest state, or why there is none, with the last known one.
 
-        Raises:
-            DflashError: one that no waiting heals.
+        Any other exception than a DflashError is a fault of ours and is raised.
         """
         from dflashctl.cli.health import report
         from dflashctl.view.status import Report
 
-        if self._fatal is not None:
-            raise self._fatal
-        now, seen, error = time.monotonic(), self._seen, self._error
+        if self._fault is not None:
+            raise self._fault
+        now, seen, error = time.monotonic(), self._seen, self.fatal or self._error
         late = now - self._asked
         if error is None and late > LATE_S:
             reason = f"no answer for {late:.0f} s"
@@ -83,8 +83,12 @@ class Watcher:
                 self._error = error
                 self.first.set()
                 self._rest(RETRY_S)
+            except DflashError as error:
+                self.fatal = error
+                self.first.set()
+                return
             except Exception as error:
-                self._fatal = error
+                self._fault = error
                 self.first.set()
                 return
 
@@ -118,13 +122,25 @@ def watch(call: Call, targets: Sequence[Target], look: Callable[[Target], Look])
     raise AssertionError("watching has no end of its own")
 
 
+def _reports(watchers: Sequence[Watcher]) -> tuple[Report, ...]:
+    """How they stand. Of several, one that can never be reached keeps the others from nothing.
+
+    Raises:
+        DflashError: one that no waiting heals, if all have such a one.
+    """
+    beyond = [watcher.fatal for watcher in watchers if watcher.fatal is not None]
+    if len(beyond) == len(watchers):
+        raise beyond[0]
+    return tuple(watcher.report() for watcher in watchers)
+
+
 def _objects(call: Call, watchers: Sequence[Watcher]) -> None:
     """One object a line."""
     from dflashctl.cli.health import exit_code
     from dflashctl.view import json
 
     while True:
-        reports = [watcher.report() for watcher in watchers]
+        reports = _reports(watchers)
         code = worst([exit_code(one) for one in reports])
         shapes = {one.target: json.status_object(one) for one in reports}
         call.screen.write(json.envelope("status", code, shapes, again=call.screen.again()))
@@ -136,7 +152,7 @@ def _blocks(call: Call, watchers: Sequence[Watcher]) -> None:
     from dflashctl.view.live import screenful
 
     while True:
-        reports = tuple(watcher.report() for watcher in watchers)
+        reports = _reports(watchers)
         call.screen.show(screenful(reports, call.screen.out, call.inventory.groups))
         call.screen.write("\n")
         rest(EVERY_S)
@@ -148,7 +164,7 @@ def _screen(call: Call, watchers: Sequence[Watcher]) -> None:
 
     with live_screen(call.screen, call.inventory.groups) as draw:
         while True:
-            draw(tuple(watcher.report() for watcher in watchers))
+            draw(_reports(watchers))
             rest(1.0)
 
 

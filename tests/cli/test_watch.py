@@ -113,3 +113,22 @@ def test_what_no_waiting_heals_ends_the_watching(
         ),
     ]  # fmt: skip
     assert world.run("status", "--watch").code == 76
+
+
+def test_one_of_several_that_no_waiting_heals_keeps_the_others_from_nothing(
+    world: World, rests: Callable[[int], None]
+) -> None:
+    rests(3)
+    world.answers = [SEEN]
+    world.unreachable["kpro6/eval"] = HostKeyChanged(
+        target="kpro6/eval", host="h", port=22, key_type="ED25519", fingerprint="SHA256:x",
+        expected="SHA256:y", known_hosts="known_hosts", line=1,
+    )  # fmt: skip
+    result = world.run("status", "--watch", "-t", "training")
+    assert result.code == 130
+    assert result.out.count("2 targets: 1 running, 1 unknown") == 3
+    assert result.out.count("host key changed") == 3
+    value = json.loads(
+        world.run("status", "--watch", "-t", "training", "--json").out.split("\n")[0]
+    )
+    assert value["targets"]["kpro6/eval"]["error"]["code"] == "host_key_changed"
