@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from dflashctl.errors import DflashError, TargetLacks, TryAgain, Unreachable, worst
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from dflashctl.agent.protocol import Look
     from dflashctl.agent.seen import Observed
     from dflashctl.cli.call import Call
     from dflashctl.cli.reach import Reach
-    from dflashctl.inventory.model import Target
+    from dflashctl.inventory.model import Route, Target
     from dflashctl.view.status import Report
 
 EVERY_S = 2.0
@@ -26,11 +27,48 @@ LATE_S = 12.0
 _HEAL = (Unreachable, TargetLacks, TryAgain)
 
 
+class SharedWay:
+    """One way to a host for all who look at targets on it; one that broke is replaced.
+
+    Each with a connection of its own would be more than an sshd lets in at once.
+    """
+
+    def __init__(self, make: Callable[[], Reach]) -> None:
+        self._make, self._lock = make, threading.Lock()
+        self._now: Reach | None = None
+        self._users: dict[int, int] = {}
+
+    @contextmanager
+    def use(self) -> Iterator[Reach]:
+        """The way, for as long as it holds; whoever leaves it last closes it."""
+        with self._lock:
+            if self._now is None:
+                self._now = self._make().__enter__()
+            reach = self._now
+            self._users[id(reach)] = self._users.get(id(reach), 0) + 1
+        try:
+            yield reach
+        except Unreachable:
+            with self._lock:
+                if self._now is reach:
+                    self._now = None
+            raise
+        finally:
+            with self._lock:
+                self._users[id(reach)] -= 1
+                is_last = not self._users[id(reach)]
+                if is_last:
+                    del self._users[id(reach)]
+                    self._now = None if self._now is reach else self._now
+            if is_last:
+                reach.__exit__(None, None, None)
+
+
 class Watcher:
     """Looks at one target from a thread of its own; `report` is what is known right now."""
 
-    def __init__(self, target: Target, look: Look, reach: Callable[[], Reach]) -> None:
-        self._target, self._look, self._reach = target, look, reach
+    def __init__(self, target: Target, look: Look, way: SharedWay) -> None:
+        self._target, self._look, self._way = target, look, way
         self._stop, self.first = threading.Event(), threading.Event()
         self._asked = time.monotonic()
         self._seen: tuple[Observed, float] | None = None
@@ -72,7 +110,7 @@ class Watcher:
         while not self._stop.is_set():
             try:
                 self._asked = time.monotonic()
-                with self._reach() as reach, reach.agent(self._target, self._look) as agent:
+                with self._way.use() as reach, reach.agent(self._target, self._look) as agent:
                     while not self._stop.is_set():
                         self._asked = time.monotonic()
                         seen = agent.observe(self._look)
@@ -103,7 +141,11 @@ def watch(call: Call, targets: Sequence[Target], look: Callable[[Target], Look])
     """Show the state of the targets again and again; 130 after Ctrl-C."""
     from dflashctl.inventory.select import in_short
 
-    watchers = [Watcher(target, look(target), call.reach) for target in targets]
+    ways: dict[Route, SharedWay] = {}
+    watchers = [
+        Watcher(target, look(target), ways.setdefault(_host(target), SharedWay(call.reach)))
+        for target in targets
+    ]
     try:
         with call.screen.waiting(f"looking at {in_short(targets)}"):
             for watcher in watchers:
@@ -120,6 +162,12 @@ def watch(call: Call, targets: Sequence[Target], look: Callable[[Target], Look])
         for watcher in watchers:
             watcher.end()
     raise AssertionError("watching has no end of its own")
+
+
+def _host(target: Target) -> Route:
+    from dflashctl.inventory.model import InContainer
+
+    return target.route.host if isinstance(target.route, InContainer) else target.route
 
 
 def _reports(watchers: Sequence[Watcher]) -> tuple[Report, ...]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from dflashctl.cli import watch
-from dflashctl.errors import HostKeyChanged, LinkLost
+from dflashctl.errors import ContainerStopped, HostKeyChanged, LinkLost
 from tests.cli.world import World
 from tests.plan.scenes import BUSY, METRICS
 
@@ -132,3 +132,77 @@ def test_one_of_several_that_no_waiting_heals_keeps_the_others_from_nothing(
         world.run("status", "--watch", "-t", "training", "--json").out.split("\n")[0]
     )
     assert value["targets"]["kpro6/eval"]["error"]["code"] == "host_key_changed"
+
+
+# --- the way to a host that several targets are on -----------------------------------------
+
+
+class Counted:
+    """A way that remembers whether it was closed."""
+
+    made: ClassVar[list[Counted]] = []
+
+    def __init__(self) -> None:
+        self.closed = 0
+        self.made.append(self)
+
+    def __enter__(self) -> Counted:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.closed += 1
+
+
+@pytest.fixture
+def shared() -> Iterator[watch.SharedWay]:
+    Counted.made.clear()
+    yield watch.SharedWay(Counted)  # type: ignore[arg-type] # as much of a Reach as is used
+    assert [one.closed for one in Counted.made] == [1] * len(Counted.made)
+
+
+def test_all_targets_of_a_host_share_a_way_and_the_last_closes_it(shared: watch.SharedWay) -> None:
+    with shared.use() as first:
+        with shared.use() as second:
+            assert second is first
+        assert not Counted.made[0].closed
+    with shared.use() as later:
+        assert later is not first
+
+
+def test_a_way_that_broke_is_replaced_while_others_still_find_out(shared: watch.SharedWay) -> None:
+    with shared.use() as old:
+        with pytest.raises(LinkLost), shared.use():
+            raise GONE
+        assert not Counted.made[0].closed
+        with shared.use() as new:
+            assert new is not old
+
+
+def test_what_a_target_lacks_breaks_no_way(shared: watch.SharedWay) -> None:
+    stopped = ContainerStopped(target="c", vmid=200, host="h")
+    with shared.use() as way:
+        with pytest.raises(ContainerStopped), shared.use():
+            raise stopped
+        with shared.use() as again:
+            assert again is way
+
+
+def test_sixteen_containers_of_a_host_are_watched_over_one_way(
+    world: World, rests: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside = "".join(f"      c{n}: {{vmid: {n}}}\n" for n in range(100, 116))
+    hosts = world.cwd / "inventory" / "hosts.yml"
+    hosts.write_text(f"version: 1\nhosts:\n  h:\n    address: x\n    containers:\n{inside}")
+    rests(3)
+    world.answers = [SEEN]
+    made: list[object] = []
+    way = world._way
+
+    def counted(still: object) -> Any:
+        made.append(still)
+        return way(still)
+
+    monkeypatch.setattr(world, "_way", counted)
+    result = world.run("status", "--watch", "--all")
+    assert result.out.count("17 targets: 17 running") == 3
+    assert len(made) == 1
