@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dflashctl.agent import cgroup, process
+from dflashctl.agent import cgroup, network, process
 from dflashctl.agent.records import RunFolder, read_json
 from dflashctl.agent.seen import LIVE_STATES, CheckpointsSeen, GpusSeen, RunSeen
 from dflashctl.agent.series import Progress
@@ -22,6 +22,8 @@ KEPT = 40
 APART_S = 10.0
 HOT_C = 80
 THROTTLE_S = 4.0
+# How long node 0 may take to answer, and how long after the start nobody need listen there.
+ANSWER_S, GATHER_S = 1.5, 120.0
 KERNEL_LOG = Path("/dev/kmsg")
 _XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+)")
 
@@ -64,6 +66,22 @@ def evidence(
         else None,
         free_bytes=free,
         buckets=run.buckets,
+        apart=_apart(run),
+    )
+
+
+def _apart(run: RunSeen) -> str | None:
+    """Whether node 0 of a run over several can be reached from here, as torchrun has to."""
+    node = run.node
+    if node is None or node.rank == 0 or node.master is None or node.address is None:
+        return None
+    error = network.reach(node.master, node.port, node.address, ANSWER_S)
+    young = time.time() - run.started_at < GATHER_S
+    if error is None or (young and isinstance(error, ConnectionRefusedError)):
+        return None
+    return (
+        f"{node.names[node.rank]} ({node.address} on {node.interface}) cannot reach "
+        f"{node.names[0]} at {node.master}, port {node.port}: {network.words(error)}"
     )
 
 

@@ -126,6 +126,7 @@ def _record(wanted: StartRun, commit: Commit, folder: RunFolder, state: StateFol
         "job": commit.look.job,
         "session": wanted.session,
         "command": wanted.command,
+        "launcher": wanted.launcher,
         "cwd": wanted.cwd,
         "user": wanted.user,
         "env_base": wanted.env_base,
@@ -143,6 +144,7 @@ def _record(wanted: StartRun, commit: Commit, folder: RunFolder, state: StateFol
         "resume": about.resume,
         "repeats": about.repeats,
         "attempt": wire.to_json(about.attempt),
+        "node": wire.to_json(about.node),
         "metrics": about.metrics,
         "checkpoints": kept.path if kept else None,
         "resumed_from": checkpoints.newest(kept, store.run_starts(state, commit.look.job)),
@@ -165,7 +167,7 @@ def _write_launch(
     env = library.importing({**base, **wanted.env, **wanted.secrets}, wanted, state)
     other = account.pw_uid != os.getuid()
     launch = {
-        "command": wanted.command,
+        "command": (*wanted.launcher, *wanted.command),
         "cwd": wanted.cwd or account.pw_dir,
         "user": [account.pw_name, account.pw_uid, account.pw_gid] if other else None,
         "env": {**env, RUN_MARKER: wanted.run_id},

@@ -18,6 +18,7 @@ from collections.abc import Callable
 METRICS = (
     "step", "total_steps", "epoch", "loss", "accuracy", "learning_rate", "grad_norm",
     "tokens_per_s", "steps_per_s", "samples_per_s", "tokens", "eta_s", "padding_efficiency",
+    "work_s",
 )  # fmt: skip
 Values = dict[str, float]
 
@@ -83,6 +84,10 @@ _SPELLINGS: dict[str, tuple[str, ...]] = {
     "padding_efficiency": (
         "padding_efficiency", "train/padding_efficiency", "pad_efficiency", "pad_eff", "pad",
         "batch_efficiency", "efficiency",
+    ),
+    "work_s": (
+        "work_s", "work_time", "compute_s", "compute_time", "own_time", "fwd_bwd_time",
+        "forward_backward_time",
     ),
     "step_s": (
         "s/it", "s/step", "sec/step", "step_time", "iter_time", "time_per_step",

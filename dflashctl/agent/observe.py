@@ -28,6 +28,7 @@ from dflashctl.agent import (
     gpu,
     journal,
     library,
+    network,
     optimize,
     process,
     restarts,
@@ -136,7 +137,7 @@ def job_state(view: Scene, was_cut: bool) -> State:
 
 def briefly(look: Look) -> Look:
     """The same look without what takes time or room and decides nothing in a transaction."""
-    return replace(look, gpus=False, probe=None, driver=False, texts=0, dataset=None)
+    return replace(look, gpus=False, probe=None, driver=False, texts=0, dataset=None, network=False)
 
 
 def observe(look: Look, state: StateFolder) -> Observed:
@@ -193,6 +194,7 @@ def observe(look: Look, state: StateFolder) -> Observed:
         optimizer=optimize.see(look.job, state),
         driver=driver.see() if look.driver else None,
         restart=_restart(look, state, view),
+        interfaces=network.interfaces() if look.network else (),
     )
 
 

@@ -4,9 +4,11 @@ Over one agent process, lines of JSON (see ``wire``) travel in both directions::
 
     loader  -> "dflashctl-agent 1 ready" or "... send" (then the bundle follows on its stdin)
     client  -> Look | Stage | Chunk* | Commit | Ask | Logs | ListRuns | RecallRun | ReadBlobs |
-               Optimize | Detach | Fetch | Cancel | RunCommand
+               Optimize | Detach | Fetch | Cancel | RunCommand | Listen | Connect | LayMark |
+               TakeMark
     agent   -> Event*, then one reply:  Observed | Staging | Outcome | LogEnd | RunsListed |
-               RunRecord | Texts | Optimized | Detached | Cancelled | CommandEnd | Failure
+               RunRecord | Texts | Optimized | Detached | Cancelled | CommandEnd | Heard |
+               Connected | Marks | Failure
 
 While a program runs, Input, Interrupt and Taken follow its RunCommand.
 
@@ -18,6 +20,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from dflashctl.agent.fabric import Connected, Heard, Listening, Marks, Together
 from dflashctl.agent.keeping import CheckpointAction, Pull, Pulled, PullEvent, StoreSpec
 from dflashctl.agent.lean import dataclass, field
 from dflashctl.agent.optimizing import (
@@ -99,6 +102,7 @@ class Look:
         driver: whether to compare the versions of the NVIDIA driver's halves.
         texts: up to how many bytes a changed file's present text is wanted; 0: not at all.
         paths: what may be there or not: absolute paths, and names of programs.
+        network: whether the addresses at which others could reach the target are wanted.
     """
 
     job: str
@@ -118,6 +122,7 @@ class Look:
     driver: bool = False
     texts: int = 0
     paths: tuple[str, ...] = ()
+    network: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +193,7 @@ class StartRun:
         run_id: chosen by the control side; the identity of the run.
         session: the tmux session to create.
         command: the trainer's words; they never meet a shell.
+        launcher: words before them, of what starts the trainer's processes.
         cwd: None: the user's home.
         user: whom to run as; None: the user the agent runs as.
         env_base: "login": start from the user's login environment; or "minimal".
@@ -216,6 +222,7 @@ class StartRun:
     free_gpus: bool
     about: About = field(default_factory=About)
     watch: Watch | None = None
+    launcher: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -372,6 +379,7 @@ Request = (
     | Input
     | Interrupt
     | Taken
+    | Together
 )
 
 
@@ -453,6 +461,7 @@ Event = (
     | Output
     | Taken
     | PullEvent
+    | Listening
 )
 
 
@@ -484,7 +493,8 @@ class Failure:
     The optimiser has codes of its own: no_python (python), optimizing (session), no_job
     (job), job_died (exit_code, said), job_killed, unheard, and what it complains of itself
     (dflashctl.buckets.job).
-    Of `RunCommand` alone: "cannot_run" (program, reason). Of all others, before anything is
+    Of `RunCommand` alone: "cannot_run" (program, reason). Of `Listen`: "port_taken" (port, pid,
+    name); of `Connect`: "no_way" (address, port, reason). Of all others, before anything is
     done: "unsafe_state" (path, place, reason).
     """
 
@@ -534,5 +544,8 @@ Reply = (
     | CommandEnd
     | Notified
     | Pulled
+    | Heard
+    | Connected
+    | Marks
     | Failure
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from dflashctl.agent.fabric import Node
 from dflashctl.agent.lean import dataclass, field
 from dflashctl.agent.seen import Ending, MetricsSeen, RunSeen
 from dflashctl.agent.watching import Attempt, RestartSeen
@@ -44,6 +45,7 @@ class About:
         metrics: how its metrics are found: ``pattern`` or ``jsonl``, if either.
         repeats: the run whose release this one was started from again.
         attempt: that the watchdog started it, if it did.
+        node: the target's place, where the run is one over several.
     """
 
     fresh: tuple[str, ...] = ()
@@ -54,6 +56,7 @@ class About:
     metrics: dict[str, str] = field(default_factory=dict)
     repeats: str | None = None
     attempt: Attempt | None = None
+    node: Node | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from dflashctl.agent import cgroup, library, process
+from dflashctl.agent import cgroup, library, process, wire
+from dflashctl.agent.fabric import Node
 from dflashctl.agent.process import Process, Table
 from dflashctl.agent.protocol import FileWanted
 from dflashctl.agent.records import RunFolder, read_json
@@ -144,7 +146,16 @@ def see(folder: RunFolder, who: Alive, now: float) -> RunSeen | None:
         release=run.get("release") or "",
         started_by=run.get("started_by") or "",
         buckets=library.boundaries(run.get("env") or {}),
+        node=_node(run),
     )
+
+
+def _node(record: dict[str, Any]) -> Node | None:
+    """The target's place in a run over several, from its ``run.json``."""
+    with suppress(wire.WireError):
+        found = wire.from_json(Node | None, record.get("node"))
+        return found if isinstance(found, Node) else None
+    return None
 
 
 def signal_name(number: int | None) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from dflashctl.agent.fabric import Interface, Node
 from dflashctl.agent.keeping import StoreSeen
 from dflashctl.agent.lean import dataclass
 from dflashctl.agent.process import Rung
@@ -65,6 +66,7 @@ class RunSeen:
         release: the first 12 digits of the hash over the release.
         started_by: who started it.
         buckets: the boundaries that it was started with, if any.
+        node: the target's place in it, where it is one over several.
     """
 
     id: str
@@ -86,6 +88,7 @@ class RunSeen:
     release: str
     started_by: str
     buckets: BucketsSeen | None = None
+    node: Node | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,6 +273,8 @@ class MetricsSeen:
         loss_trend, tokens_per_s_trend: means over equal stretches of the whole run.
         tokens_per_s_usual: the median over the whole run.
         padding_efficiency: real over padded tokens, the mean over the whole run.
+        work_s: of a step its own work, the waiting for other processes left out; the
+            exponential mean over about 20 points.
         measured_steps_per_s: of the last quarter of the run, pauses left out.
         eta_s: time left at the measured rate, with its spread from `eta_low_s` to
             `eta_high_s`; where no total is known, what the trainer says.
@@ -297,6 +302,7 @@ class MetricsSeen:
     eta_low_s: float | None
     eta_high_s: float | None
     padding_efficiency: float | None = None
+    work_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,6 +334,7 @@ class Observed:
         optimizer: the newest detached bucket optimiser of the job.
         driver: the NVIDIA driver's versions, if asked.
         restart: what the watchdog does about the newest run's failure, if anything.
+        interfaces: the target's addresses, if asked.
     """
 
     fingerprint: dict[str, str]
@@ -360,3 +367,4 @@ class Observed:
     verdicts: tuple[VerdictSeen, ...] = ()
     driver: DriverSeen | None = None
     restart: RestartSeen | None = None
+    interfaces: tuple[Interface, ...] = ()

@@ -12,8 +12,20 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-from dflashctl.agent import command, files, history, logs, notify, optimize, private, pull, wire
+from dflashctl.agent import (
+    command,
+    files,
+    history,
+    logs,
+    meeting,
+    notify,
+    optimize,
+    private,
+    pull,
+    wire,
+)
 from dflashctl.agent.apply import perform, what_came_of
+from dflashctl.agent.fabric import Connect, LayMark, Listen, TakeMark
 from dflashctl.agent.failures import AgentError, from_os_error
 from dflashctl.agent.keeping import Pull
 from dflashctl.agent.observe import observe
@@ -153,7 +165,7 @@ def serve(state_dir: str, first: str = "") -> None:
     """Answer requests on standard input and output until the input ends.
 
     ``first``: a request that came with the start itself (`wire.in_a_word`), or an empty word.
-    An input that ends before a commit takes what was staged with it.
+    An input that ends before a commit takes what was staged with it, and marks that were laid.
     """
     # A handler, not SIG_IGN: what is ignored would stay ignored in the tmux server.
     signal.signal(signal.SIGHUP, lambda *_: None)
@@ -161,6 +173,7 @@ def serve(state_dir: str, first: str = "") -> None:
     out = Wire(0, 1, wire.out_of_a_word(first))
     state = StateFolder(path=Path(os.path.expanduser(state_dir or DEFAULT_STATE)))
     staged: list[str] = []
+    laid: list[LayMark] = []
     try:
         requests = out.requests()
         for request in requests:
@@ -172,6 +185,8 @@ def serve(state_dir: str, first: str = "") -> None:
                 staged.append(request.transaction)
             if isinstance(request, Commit):
                 staged.clear()
+            if isinstance(request, LayMark):
+                laid.append(request)
             out.send(reply)
             out.committed = False
     except ClientGone:
@@ -181,6 +196,8 @@ def serve(state_dir: str, first: str = "") -> None:
     finally:
         for transaction in staged:
             files.drop_staging(state, transaction)
+        for mark in laid:
+            meeting.take_mark(mark)
 
 
 def _answer(request: Request, rest: Iterator[Request], state: StateFolder, out: Wire) -> Reply:
@@ -236,6 +253,14 @@ def _do(  # noqa: PLR0911, PLR0912 - one a request
             return optimize.answer(request, state, out.send, out.hung_up)
         case RunCommand():
             return command.run(request, out)
+        case Listen():
+            return meeting.listen(request, state, out.send, out.hung_up)
+        case Connect():
+            return meeting.connect(request)
+        case LayMark():
+            return meeting.lay_mark(request)
+        case TakeMark():
+            return meeting.take_mark(request)
         case Chunk() | Input() | Interrupt() | Taken():
             told = f"{type(request).__name__} without what it belongs to"
             return Failure(code="internal", detail={"traceback": told})

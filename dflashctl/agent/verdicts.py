@@ -59,6 +59,7 @@ class Evidence:
         checkpoint_bytes: what one takes, about.
         free_bytes: room for the next one.
         buckets: the boundaries that it was started with.
+        apart: why the node cannot reach node 0 of its run, where it is one over several.
     """
 
     now: float
@@ -77,6 +78,7 @@ class Evidence:
     checkpoint_bytes: int | None = None
     free_bytes: int | None = None
     buckets: BucketsSeen | None = None
+    apart: str | None = None
 
 
 def judge(seen: Evidence) -> tuple[VerdictSeen, ...]:
@@ -84,6 +86,8 @@ def judge(seen: Evidence) -> tuple[VerdictSeen, ...]:
     if not seen.live:
         return tuple(_of_the_dead(seen))
     found = [*_progress(seen), *_gpus(seen), *_storage(seen)]
+    if seen.apart is not None:
+        found.insert(0, VerdictSeen(code="node_apart", since=None, evidence=seen.apart))
     if seen.oom:
         evidence = "the kernel has killed a process here for want of memory"
         found.insert(0, VerdictSeen(code="oom_kill", since=None, evidence=evidence))

@@ -120,8 +120,6 @@ def _is_tag(kind: Any, step: str | int) -> bool:
 
 
 def _unknown_field(name: str, model: Any) -> str:
-    if name in getattr(model, "not_yet", ()):
-        return "is not supported yet by this version"
     fields = tuple(field.alias or known for known, field in model.model_fields.items())
     return f"unknown field{did_you_mean(name, fields)} (allowed: {', '.join(fields)})"
 

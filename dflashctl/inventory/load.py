@@ -166,6 +166,7 @@ def _target(name: str, said: Host | Container, route: SshAddress | Local | InCon
         path=tuple(said.path),
         state_dir=said.state_dir,
         tmux_socket=said.tmux_socket,
+        fabric_address=said.fabric_address,
     )
 
 

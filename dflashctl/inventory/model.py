@@ -67,6 +67,8 @@ class Target:
         path: further PATH entries on the target, searched first.
         state_dir: where dflashctl keeps its records there; None: the default.
         tmux_socket: a socket name, or a path if it holds a slash; None: the default.
+        fabric_address: the IP address at which other targets reach it for a run over several;
+            None: found on the target.
     """
 
     name: str
@@ -76,6 +78,7 @@ class Target:
     path: tuple[str, ...] = ()
     state_dir: str | None = None
     tmux_socket: str | None = None
+    fabric_address: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,6 +81,16 @@ def _socket(text: str) -> str:
     return _word(text)
 
 
+def _ip_address(text: str) -> str:
+    from ipaddress import ip_address
+
+    try:
+        ip_address(text)
+    except ValueError:
+        raise ValueError(f"must be an IP address, not {named(text)}") from None
+    return text
+
+
 Name = Annotated[str, AfterValidator(_name), _form(_NAME)]
 Word = Annotated[str, AfterValidator(_word), _form(_WORD)]
 LocalPath = Annotated[str, AfterValidator(_local_path)]
@@ -120,6 +130,8 @@ class _Target(_Mapping):
     """Where dflashctl keeps its records there; default ~/.local/state/dflashctl."""
     tmux_socket: Annotated[str, AfterValidator(_socket)] | None = None
     """A name as for tmux -L, or a path as for tmux -S; default: the user's own server."""
+    fabric_address: Annotated[str, AfterValidator(_ip_address)] | None = None
+    """The IP address at which the other targets of a run reach it; default: found there."""
 
 
 class Container(_Target):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from dflashctl.agent import wire
+from dflashctl.agent.fabric import Connected, Heard, Marks
 from dflashctl.agent.keeping import Pulled
 from dflashctl.agent.optimizing import Cancelled, Detached, Optimized
 from dflashctl.agent.protocol import (
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from dflashctl.agent.fabric import Connect, LayMark, Listen, TakeMark
     from dflashctl.agent.keeping import Pull
     from dflashctl.agent.optimizing import Cancel, Detach, Fetch, Optimize
     from dflashctl.agent.protocol import Ask, Commit, Logs, Look, Request
@@ -240,6 +242,9 @@ class Agent:
                     | Optimized()
                     | Notified()
                     | Detached()
+                    | Heard()
+                    | Connected()
+                    | Marks()
                     | Pulled() as other
                 ):
                     raise self._nonsense(f"{type(other).__name__} in answer to Logs")
@@ -265,6 +270,28 @@ class Agent:
         """Contents of kept files by their hashes: those that are text, up to ``limit`` bytes."""
         self._send(ReadBlobs(sha256s=tuple(sha256s), limit=limit))
         return self._expect(Texts, self._reply()).texts
+
+    def listen(self, request: Listen, on_event: Callable[[Event], None]) -> Heard:
+        """Let others come to a port, which is told as an event.
+
+        Raises:
+            Refused: something else than the job listens there.
+        """
+        self._send(request)
+        return self._expect(Heard, self._reply(on_event))
+
+    def connect(self, request: Connect) -> Connected | str:
+        """Go to another target's port; why it cannot be reached, if it cannot."""
+        self._send(request)
+        reply = self._reply()
+        if isinstance(reply, Failure) and reply.code == "no_way":
+            return str(reply.detail.get("reason"))
+        return self._expect(Connected, reply)
+
+    def mark(self, request: LayMark | TakeMark) -> Marks:
+        """Lay a mark into a folder; or see whose are there, and take one's own away."""
+        self._send(request)
+        return self._expect(Marks, self._reply())
 
     def foreground(self, ends: Ends) -> Foreground:
         """The means to run a program with these ends of its streams."""

@@ -40,6 +40,8 @@ def as_error(target: str, failure: Failure, session: str = "") -> DflashError:
             return NothingRuns(target=target, session=session, state="NONE", run_id=run_id)
         case "disk_full" | "unwritable" | "unsafe_state":
             return Refused(target=target, refusals=(_no_place(failure),))
+        case "port_taken":
+            return Refused(target=target, refusals=(_port_taken(target, failure),))
         case _:
             what = f"the agent on {target} failed: {failure.code}"
             text = detail.get("traceback") or " ".join(f"{k}={v}" for k, v in detail.items())
@@ -73,6 +75,16 @@ def _no_place(failure: Failure) -> Refusal:
                 remedy="Make it a folder of the user we log in as, with mode 0700, or name "
                 "another state_dir in the inventory.",
             )
+
+
+def _port_taken(target: str, failure: Failure) -> Refusal:
+    port, pid, name = (failure.detail.get(key) for key in ("port", "pid", "name"))
+    holder = f"{name} (pid {pid})" if pid else "something that is not to be seen from there"
+    return Refusal(
+        code="port_taken",
+        message=f"Port {port} of {target} is in use: {holder} listens there.",
+        remedy="End that, or choose another distributed.port in the playbook.",
+    )
 
 
 def _when(since: Any) -> str:

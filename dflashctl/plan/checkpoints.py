@@ -61,6 +61,14 @@ def store_seen(seen: Observed) -> StoreSeen:
     return seen.store
 
 
+def kept_elsewhere(desired: Desired) -> str | None:
+    """That another target of the run has the very same folder, and sees to it; None: none has."""
+    spec, place = desired.playbook.checkpoints, desired.place
+    if spec is None or place is None or place.kept_at is None:
+        return None
+    return f"{spec.path} is the very folder that {place.kept_at} has: it is seen to there, once"
+
+
 def clear_steps(desired: Desired, seen: Observed, verb: str, *, purge: bool = False) -> Steps:
     """Move the checkpoints away, or a note why there is nothing to move.
 
@@ -71,6 +79,8 @@ def clear_steps(desired: Desired, seen: Observed, verb: str, *, purge: bool = Fa
         MissingSetting: the playbook has no checkpoints.
     """
     folder = folder_of(desired, seen, verb)
+    if note := kept_elsewhere(desired):
+        return (), (note,)
     there = folder.seen
     if there.problem is None and not there.entries and not lives(seen):
         how = "is empty" if there.exists else "does not exist"
@@ -129,6 +139,8 @@ def archive_steps(
         raise MissingSetting(
             verb=verb, setting="checkpoints.archive_to", path=desired.playbook.path
         )
+    if note := kept_elsewhere(desired):
+        return (), (note,)
     there = folder.seen
     if not there.complete and not lives(seen):
         return (), (f"nothing to archive: {there.path} has no complete checkpoint",)
@@ -168,6 +180,8 @@ def restore_steps(
         raise MissingSetting(
             verb=verb, setting="checkpoints.archive_to", path=desired.playbook.path
         )
+    if note := kept_elsewhere(desired):
+        return (), (note,)
     found = [one for one in store_seen(seen).archives if one.name == name]
     amount = words.archived(found[0]) if found else "its checkpoints"
     there = folder.seen
@@ -228,6 +242,8 @@ def _over_newer(seen: Observed, name: str) -> tuple[str, ...]:
 def plan_restore_cleared(desired: Desired, seen: Observed) -> Plan:
     """Undo the last clearing. Raises MissingSetting."""
     folder = folder_of(desired, seen, "checkpoints restore")
+    if note := kept_elsewhere(desired):
+        return Plan(notes=(note,))
     found = store_seen(seen).cleared
     if not found:
         return Plan(notes=(f"nothing to restore: of {folder.seen.path} nothing was cleared",))
@@ -256,6 +272,8 @@ def plan_prune(desired: Desired, seen: Observed, rules: Rules, *, trash: bool) -
             setting="checkpoints.keep",
             path=desired.playbook.path,
         )
+    if note := kept_elsewhere(desired):
+        return Plan(notes=(note,))
     steps: list[Step] = []
     notes: list[str] = []
     fates = doomed(store, rules) if rules else ()

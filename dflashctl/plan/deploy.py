@@ -22,6 +22,7 @@ from dflashctl.plan.steps import (
     tidy_steps,
     what_lives,
 )
+from dflashctl.plan.together import split_refusals
 
 if TYPE_CHECKING:
     from dflashctl.agent.seen import Observed
@@ -66,7 +67,10 @@ def plan_deploy(
     return Plan(
         steps=steps,
         notes=(*_cut_notes(seen), *stale_notes(desired, seen), *away_notes, *notes),
-        refusals=preflight(desired, seen, steps),
+        refusals=(
+            *split_refusals(desired, seen, restart=restart),
+            *preflight(desired, seen, steps),
+        ),
         run_id=desired.run_id,
         diffs=placing_diffs(desired, seen, place),
     )

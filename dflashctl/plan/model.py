@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dflashctl.agent.fabric import Node
     from dflashctl.agent.protocol import Action, FileWanted, Look
     from dflashctl.agent.recorded import RunRecord, Source
     from dflashctl.agent.seen import Observed
@@ -16,6 +17,23 @@ if TYPE_CHECKING:
     from dflashctl.plan.rollback import Wanted
     from dflashctl.playbook.boundaries import BucketsFile
     from dflashctl.playbook.model import Playbook
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A target's part in a run over several, known once all of them have been looked at.
+
+    Attributes:
+        node: which one it is, and where all of them meet.
+        lead: what node 0 looks like: by it the whole run goes on from checkpoints, or does not.
+        living: the targets on which the job runs.
+        kept_at: another target that has this one's very folder of checkpoints, and sees to it.
+    """
+
+    node: Node
+    lead: Observed
+    living: tuple[str, ...] = ()
+    kept_at: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +52,8 @@ class Desired:
         archive: the name that an archive of checkpoints gets if it is given none.
         watch: how the run is watched there, addresses and all.
         boundaries: those of the buckets, as they are on this machine.
+        nodes: all targets of the run, where it is one over several.
+        place: this target's part in that, once it is known.
     """
 
     playbook: Playbook
@@ -47,6 +67,8 @@ class Desired:
     archive: str = ""
     boundaries: BucketsFile | None = None
     watch: Watch | None = field(default=None, repr=False)
+    nodes: tuple[str, ...] = ()
+    place: Place | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

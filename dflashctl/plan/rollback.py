@@ -15,6 +15,8 @@ from dflashctl.plan.deploy import file_steps, placing_diffs
 from dflashctl.plan.model import Plan, Step
 from dflashctl.plan.preflight import preflight
 from dflashctl.plan.steps import lives, run_spec, start_steps, stop_steps, tidy_steps
+from dflashctl.plan.together import split_refusals
+from dflashctl.plan.torchrun import without_network
 from dflashctl.playbook.model import RunSpec
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ def as_it_was(desired: Desired, record: RunRecord) -> Desired:
         cwd=record.cwd,
         user=record.user,
         env_base=record.env_base,
-        env=record.run.env,
+        env=without_network(record.run.env, record.run.node),
         env_file=None,
         env_from=(),
         exit_codes=record.exit_codes,
@@ -104,6 +106,7 @@ def plan_rollback(
         steps=steps,
         notes=notes,
         refusals=(
+            *split_refusals(desired, seen, restart=True),
             *refusals,
             *_not_kept(record),
             *_secrets(desired, record),

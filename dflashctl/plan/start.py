@@ -20,6 +20,7 @@ from dflashctl.plan.steps import (
     tidy_steps,
     what_lives,
 )
+from dflashctl.plan.together import split_refusals
 from dflashctl.playbook.library import BOUNDARIES
 
 if TYPE_CHECKING:
@@ -48,7 +49,11 @@ def plan_start(desired: Desired, seen: Observed, *, wait: bool) -> Plan:
     return Plan(
         steps=steps,
         notes=(*notes, *remarks),
-        refusals=(*not_deployed(missing), *preflight(desired, seen, steps)),
+        refusals=(
+            *split_refusals(desired, seen, restart=False),
+            *not_deployed(missing),
+            *preflight(desired, seen, steps),
+        ),
         run_id=desired.run_id,
     )
 

@@ -12,6 +12,7 @@ from dflashctl.errors import MissingSetting
 from dflashctl.plan import words
 from dflashctl.plan.batching import new_buckets
 from dflashctl.plan.model import Step
+from dflashctl.plan.torchrun import launcher, with_network
 
 if TYPE_CHECKING:
     from dflashctl.agent.seen import Observed, RunSeen
@@ -86,11 +87,11 @@ def cancel_steps(seen: Observed) -> tuple[Step, ...]:
 
 
 def run_spec(desired: Desired, verb: str) -> RunSpec:
-    """The playbook's ``run``. Raises MissingSetting when it has none."""
+    """The playbook's ``run``, with what torchrun needs. Raises MissingSetting when it has none."""
     playbook = desired.playbook
     if playbook.run is None:
         raise MissingSetting(verb=verb, setting="run", path=playbook.path)
-    return playbook.run
+    return with_network(playbook.run, desired)
 
 
 def command_for(
@@ -99,8 +100,9 @@ def command_for(
     """The trainer's words, and remarks on the checkpoints that stay.
 
     ``run.resume`` is used where complete checkpoints are there and stay there; after new
-    buckets ``run.resume_new_buckets``, if there is one.
+    buckets ``run.resume_new_buckets``, if there is one. All nodes of one run do as node 0 does.
     """
+    seen = desired.place.lead if desired.place else seen
     kept = seen.checkpoints
     if cleared or kept is None or not kept.complete:
         return run.command, ()
@@ -149,7 +151,9 @@ def start_steps(
     wait: bool,
 ) -> tuple[Step, Step]:
     """Start the run from the desired files, and prove that it lives."""
-    playbook = desired.playbook
+    playbook, node = desired.playbook, desired.place.node if desired.place else None
+    before = launcher(playbook, run, node, desired.run_id) if node else ()
+    found = ("pattern",) if node and node.rank else ("pattern", "jsonl")  # that file is node 0's
     about = About(
         fresh=run.command,
         resume=run.resume,
@@ -158,10 +162,9 @@ def start_steps(
         python=playbook.preflight.python,
         repeats=desired.repeats,
         metrics={
-            name: value
-            for name in ("pattern", "jsonl")
-            if (value := getattr(playbook.metrics, name)) is not None
+            name: value for name in found if (value := getattr(playbook.metrics, name)) is not None
         },
+        node=node,
     )
     start = StartRun(
         run_id=desired.run_id,
@@ -179,6 +182,7 @@ def start_steps(
         free_gpus=playbook.preflight.gpus != 0,
         about=about,
         watch=desired.watch,
+        launcher=before,
     )
     ready = playbook.ready
     names = (*run.env, *(f"{name} (secret)" for name in desired.secrets))
@@ -196,7 +200,7 @@ def start_steps(
         Step(
             action=start,
             what=f"start run {desired.run_id} in tmux session {playbook.session}: "
-            f"{words.command(command)}",
+            f"{words.command((*before, *command))}",
             why=reason,
         ),
         Step(

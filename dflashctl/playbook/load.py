@@ -11,7 +11,7 @@ from dflashctl.document.judge import judge
 from dflashctl.document.paths import local_path, places
 from dflashctl.document.read import Document, Loc, mapping, read_document
 from dflashctl.errors import NoFile
-from dflashctl.playbook import channels
+from dflashctl.playbook import channels, distributed
 from dflashctl.playbook.model import (
     BatchingSpec,
     CheckpointSpec,
@@ -149,6 +149,7 @@ def _run_faults(document: Document) -> Iterator[Fault]:
     if "buckets" in document.values and "DFLASH_BUCKETS" in mapping(run.get("env")):
         yield document.fault(("run", "env", "DFLASH_BUCKETS"), "is set by `buckets`")
     yield from channels.faults(document)
+    yield from distributed.faults(document)
     metrics = mapping(document.values.get("metrics"))
     if metrics.get("jsonl") and ("from" in metrics or "pattern" in metrics):
         yield document.fault(("metrics", "jsonl"), "metrics come from it or from the output")
@@ -210,6 +211,7 @@ def _build(path: Path, file: PlaybookFile, files: list[tuple[PushedFile, ...]]) 
         buckets=None if file.buckets is None else local_path(file.buckets, path.parent),
         dataset=DatasetSpec(**file.dataset.model_dump()) if file.dataset else None,
         batching=BatchingSpec(**file.batching.model_dump()) if file.batching else None,
+        distributed=distributed.spec_of(file.distributed) if file.distributed else None,
         steps=tuple(_step(step) for step in file.steps),
         on_partial=file.on_partial,
     )

@@ -193,6 +193,29 @@ class BatchingSpec:
 
 
 OnPartial = Literal["keep", "stop", "rollback"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistributedSpec:
+    """One run over the targets of a command, started on each of them by torchrun.
+
+    Attributes:
+        nproc_per_node: processes on each target.
+        port: where the first target listens for the others.
+        rendezvous: ``static``: every target, from begin to end; ``c10d``: as they come and go.
+        min_nodes: with c10d, how few may go on; None: all of them.
+        max_restarts: how often torchrun starts its processes again.
+        interface: the network interface between the targets, or ``auto``.
+    """
+
+    nproc_per_node: int
+    port: int = 29400
+    rendezvous: Literal["static", "c10d"] = "static"
+    min_nodes: int | None = None
+    max_restarts: int = 0
+    interface: str = "auto"
+
+
 Verb = Literal[
     "push",
     "run",
@@ -273,6 +296,7 @@ class Playbook:
     buckets: Path | None = None
     dataset: DatasetSpec | None = None
     batching: BatchingSpec | None = None
+    distributed: DistributedSpec | None = None
     steps: tuple[StepSpec, ...] = ()
     on_partial: OnPartial | None = None
 

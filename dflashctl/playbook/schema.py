@@ -16,6 +16,7 @@ from pydantic import (
 
 from dflashctl.playbook.steps import Step
 from dflashctl.playbook.values import (
+    INTERFACE,
     MODE,
     MOST_BUCKETS,
     NAME,
@@ -38,11 +39,14 @@ from dflashctl.playbook.values import (
     valid_count,
     valid_entry,
     valid_exit_code,
+    valid_interface,
     valid_metric,
     valid_mode,
     valid_module,
     valid_name,
     valid_pattern,
+    valid_port,
+    valid_processes,
     valid_program,
     valid_session,
     valid_step_pattern,
@@ -291,10 +295,28 @@ class Batching(Part):
     """The seed of every shuffle."""
 
 
+class Distributed(Part):
+    """One run over the targets of a command, by torchrun on each of them."""
+
+    launcher: Literal["torchrun"]
+    """torchrun: torch's own elastic launcher, of the run's interpreter."""
+    nproc_per_node: Annotated[int, AfterValidator(valid_processes), number(1, 1024)]
+    """How many processes on each target, as a rule one a GPU."""
+    port: Annotated[int, AfterValidator(valid_port), number(1, 65535)] = 29400
+    """Where the first target listens for the others."""
+    rendezvous: Literal["static", "c10d"] = "static"
+    """static: all targets, from begin to end; c10d: from min_nodes on, as they come and go."""
+    min_nodes: Positive | None = None
+    """With c10d: how few targets may go on; default: all."""
+    max_restarts: NotNegative = 0
+    """How often torchrun starts its processes again when some of them fail."""
+    interface: Annotated[str, AfterValidator(valid_interface), form(INTERFACE)] = "auto"
+    """The network interface between the targets; auto: on the network that all of them share."""
+
+
 class PlaybookFile(Part):
     """The whole file."""
 
-    not_yet = ("distributed",)
     version: Literal[1]
     """The version of this format."""
     name: Annotated[str, AfterValidator(valid_name), form(NAME)]
@@ -323,6 +345,8 @@ class PlaybookFile(Part):
     """Where the lengths of the samples are."""
     batching: Batching | None = None
     """How training makes its batches."""
+    distributed: Distributed | None = None
+    """One run over several targets; default: a run of its own on each."""
     steps: list[Step] = []
     """What `dflashctl play` does, in order."""
     on_partial: Literal["keep", "stop", "rollback"] | None = None

@@ -33,6 +33,7 @@ _DURATION = r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd])"
 _SIZE = r"([0-9]{1,9})(?:\.([0-9]{1,3}))? ?([A-Za-z]+)"
 NAME = r"[a-z0-9][a-z0-9-]{0,63}"
 MODE = r"0?[0-7]{3}"
+INTERFACE = r"[^\s/:]{1,15}"
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 
 
@@ -225,6 +226,27 @@ def valid_count(value: int) -> int:
     return value
 
 
+def valid_processes(value: int) -> int:
+    """A number of processes on a target."""
+    if not 1 <= value <= 1024:
+        raise ValueError(f"must be from 1 to 1024, not {value}")
+    return value
+
+
+def valid_port(value: int) -> int:
+    """A TCP port."""
+    if not 1 <= value <= 65535:
+        raise ValueError(f"must be a port from 1 to 65535, not {value}")
+    return value
+
+
+def valid_interface(text: str) -> str:
+    """A network interface's name, as the kernel takes it."""
+    if not re.fullmatch(INTERFACE, text):
+        raise ValueError(f"must be an interface's name (eth0) or auto, not {named(text)}")
+    return text
+
+
 def _at_least(least: int) -> AfterValidator:
     def check(value: int) -> int:
         if not least <= value <= 1 << 40:
@@ -271,5 +293,3 @@ class Part(BaseModel):
     """A mapping of the file: what it does not know, it refuses."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-    # Fields of the format that a later version builds.
-    not_yet: ClassVar[tuple[str, ...]] = ()

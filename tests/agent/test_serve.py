@@ -9,7 +9,7 @@ import os
 import signal
 import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -43,17 +43,17 @@ from .conftest import R1, R2, WHO, Bench, trainer, until
 
 
 class Agent:
-    """A forked agent; the test is its client."""
+    """A forked agent; the test is its client, as it is of those ``beside`` it."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: Bench, beside: Sequence[Agent] = ()) -> None:
         requests, self._sink = os.pipe()
         source, answers = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
-            for end in (self._sink, source):
-                os.close(end)
             os.dup2(requests, 0)
             os.dup2(answers, 1)
+            for end in (self._sink, source, *(other._sink for other in beside)):
+                os.close(end)
             serve.serve(str(bench.state.path))
             os._exit(0)
         os.close(requests)

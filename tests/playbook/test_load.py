@@ -320,11 +320,6 @@ def test_a_name_is_of_small_letters_digits_and_dashes(tmp_path: Path, name: str)
     assert message.startswith("must be small letters, digits and dashes, at most 64")
 
 
-def test_a_field_of_the_format_that_is_not_built_yet_is_refused(tmp_path: Path) -> None:
-    found = faults(tmp_path, f"{HEAD}distributed: {{}}\n")
-    assert found == [(3, "distributed", "is not supported yet by this version")]
-
-
 def test_a_run_is_started_again_only_where_that_is_asked_for(tmp_path: Path) -> None:
     watch = load(tmp_path, f"{HEAD}watch: {{}}\n").watch
     assert watch is not None
