@@ -6,6 +6,8 @@
 #   PYTHON       an interpreter with torch, numpy and safetensors
 #   PROCESSES    how many; as many as there are GPUs
 #   NODES, NODE_RANK, MASTER_ADDR, MASTER_PORT   of several machines, which share both folders
+# Where a playbook says `distributed`, dflashctl starts torchrun itself, and the trainer without
+# this script.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)

@@ -3,7 +3,8 @@
 
 Each rank is a process with a GPU. All of them work out the same batches and anchors and
 learn their share; gradients are added up in one flat sum, divided by the weight of all their
-predictions. Rank 0 alone prints and saves. A signal, INT or TERM, makes all of them stop after
+predictions. Rank 0 alone saves; it prints, and of other machines' ranks the first one prints how
+long its own part of a step takes. A signal, INT or TERM, makes all of them stop after
 the same step, which is saved: a resumed run goes on as if it had never stopped.
 
 Exit codes: 0 all epochs are done; 75 interrupted and saved; 78 refused, with the reason: nothing
@@ -157,8 +158,9 @@ class Config:
 class Ranks:
     """The processes that train together, and this one's place among them."""
 
-    def __init__(self) -> None:
+    def __init__(self, timeout_s: float) -> None:
         self.rank = int(os.environ.get("RANK", "0"))
+        self.leads = os.environ.get("LOCAL_RANK", "0") == "0"
         self.world = int(os.environ.get("WORLD_SIZE", "1"))
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         if "TORCHELASTIC_RUN_ID" in os.environ:
@@ -168,7 +170,12 @@ class Ranks:
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
         if self.world > 1:
             backend = "nccl" if self.device == "cuda" else "gloo"
-            dist.init_process_group(backend, timeout=timedelta(minutes=30))
+            dist.init_process_group(backend, timeout=timedelta(seconds=timeout_s))
+
+    def work_done(self) -> None:
+        """Returns once this rank's own work is done: so long the others need not wait for it."""
+        if self.device == "cuda":
+            torch.cuda.synchronize()
 
     def add_up(self, values: torch.Tensor) -> torch.Tensor:
         """Their sum over all ranks, in place."""
@@ -189,10 +196,14 @@ class Ranks:
 
 
 class Monitor:
-    """Prints lines and appends to ``metrics.jsonl``, in a thread: training does not wait for it."""
+    """Prints lines and appends to ``metrics.jsonl``, in a thread: training does not wait for it.
 
-    def __init__(self, path: Path | None, print_every: int) -> None:
-        self.every, self._began = print_every, time.monotonic()
+    Without a file it prints of its steps only what it did itself, and not even that unless it
+    ``leads`` the ranks of its machine.
+    """
+
+    def __init__(self, path: Path | None, print_every: int, *, leads: bool = True) -> None:
+        self.every, self._began, self._leads = print_every, time.monotonic(), leads
         self._file = path.open("a", buffering=1) if path else None
         self._queue: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._monitor_loop, daemon=True)
@@ -209,6 +220,8 @@ class Monitor:
     def _monitor_loop(self) -> None:
         while (told := self._queue.get()) is not None:
             if self._file is None:
+                if self._leads and told["event"] == "step" and told["step"] % self.every == 0:
+                    print(f"step {told['step']} | work_s {told['work_s']:.4f}", flush=True)
                 continue
             try:
                 if told["event"] == "step":
@@ -367,6 +380,8 @@ class Training:
             result.loss.backward()
             sums += torch.cat([result.counts, result.per_slot, batch["sizes"], sums.new_zeros(1)])
         sums[-1] += len(self.stop)
+        self.ranks.work_done()
+        work_s = time.monotonic() - began
         self.ranks.add_up(self.gradient)
         told = self.ranks.add_up(sums).tolist()
         v = dict(zip(COUNTS, told, strict=False))
@@ -405,6 +420,7 @@ class Training:
             tokens=real,
             padded=padded,
             tokens_per_s=real / (now - began),
+            work_s=work_s,
             efficiency=self.real / self.padded,
             eta_s=left / self.real * (now - self.began),
         )
@@ -456,7 +472,8 @@ def train(options: argparse.Namespace, stop: list[int]) -> int:
     Raises:
         Refused: see there. On all ranks alike.
     """
-    ranks = Ranks()  # first of all: who refuses, does so in the company of all others
+    # First of all: who refuses, does so in the company of all others.
+    ranks = Ranks(options.timeout)
     given = {k: v for k in ("data", "checkpoints") if (v := getattr(options, k)) is not None}
     config = Config.read(options.config, given)
     out = Path(config.checkpoints)
@@ -471,7 +488,8 @@ def train(options: argparse.Namespace, stop: list[int]) -> int:
     folder = ranks.told(folder)
     if folder and not options.resume:
         raise Refused(f"{out} holds {folder.name} of an earlier run: --resume latest, or clear it")
-    monitor = Monitor(out / "metrics.jsonl" if ranks.rank == 0 else None, config.print_every)
+    metrics = out / "metrics.jsonl" if ranks.rank == 0 else None
+    monitor = Monitor(metrics, config.print_every, leads=ranks.leads)
     try:
         training = Training(config, ranks, monitor, samples)
         training.stop = stop
@@ -503,6 +521,9 @@ def main(words: list[str] | None = None) -> int:
         help="how to go on when batches are made in another way than before",
     )
     parser.add_argument("--stop-after-step", type=int, help="save there and exit, as by a signal")
+    parser.add_argument(
+        "--timeout", type=float, default=1800, help="seconds that ranks wait for each other"
+    )
     parser.add_argument("--outcome", type=Path, help="where rank 0 writes its exit code")
     options = parser.parse_args(words)
     stop: list[int] = []

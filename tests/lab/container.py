@@ -63,11 +63,12 @@ class Container:
         """Its root filesystem, as this machine sees it."""
         return self.lxc_folder / str(self.vmid) / "rootfs"
 
-    def create(self, template: Path) -> None:
+    def create(self, template: Path, shared: Path | None = None) -> None:
         """Make its files: a copy of the template, so that nothing is shared.
 
         Only shown in it, and not to be written, are the packages of `tests.lab.numeric`, and
-        torch where `make torch-venv` has brought it.
+        torch where `make torch-venv` has brought it. ``shared`` is a folder of this machine
+        that is its /shared, as a host gives one to several containers.
         """
         self.rootfs.parent.mkdir(parents=True)
         subprocess.run(
@@ -84,6 +85,8 @@ class Container:
             config += _MOUNT.format(
                 shown=str(folder).replace(" ", "\\040"), place=place.removeprefix("/")
             )
+        if shared is not None:
+            config += f"lxc.mount.entry = {shared} shared none bind,create=dir 0 0\n"
         (self.rootfs.parent / "config").write_text(config)
 
     def create_stopped(self) -> None:
@@ -132,6 +135,17 @@ class Container:
         )
         return told.stdout.strip()
 
+    def init_pid(self) -> int:
+        """Its first process, as this machine counts."""
+        told = subprocess.run(
+            ["lxc-info", *self._named(), "-p", "-H"],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=30,
+        )
+        return int(told.stdout)
+
     def run(
         self, words: Sequence[str], *, stdin: str = "", timeout_s: float = 30
     ) -> subprocess.CompletedProcess[str]:
@@ -176,8 +190,8 @@ class Container:
 
 
 @contextmanager
-def containers(*vmids: int) -> Iterator[tuple[Container, ...]]:
-    """Fresh containers, running; stopped and removed afterwards.
+def containers(*vmids: int, shared: Path | None = None) -> Iterator[tuple[Container, ...]]:
+    """Fresh containers, running; stopped and removed afterwards. ``shared``: all have it.
 
     Raises:
         LabUnavailable: they cannot be had here.
@@ -193,7 +207,7 @@ def containers(*vmids: int) -> Iterator[tuple[Container, ...]]:
         stack.callback(_remove, folder)
         made = tuple(Container(lxc_folder=folder, vmid=vmid) for vmid in vmids)
         for container in made:
-            container.create(template)
+            container.create(template, shared)
             container.start()
         yield made
 
