@@ -111,7 +111,8 @@ class Call:
         from dflashctl.plan.model import Desired
 
         job = self.outline(playbook)
-        return tuple(Desired(playbook=job, target=target) for target in chosen)
+        nodes = _nodes(job, chosen)
+        return tuple(Desired(playbook=job, target=target, nodes=nodes) for target in chosen)
 
     def desired_run(self, chosen: Sequence[Target], playbook: str | None) -> tuple[Desired, ...]:
         """The same with all that a new run needs: its files' hashes, its secrets, its id.
@@ -145,6 +146,7 @@ class Call:
                 source=source,
                 boundaries=boundaries,
                 watch=watch,
+                nodes=_nodes(job, chosen),
             )
             for target in chosen
         )
@@ -178,15 +180,18 @@ class Call:
 
             job, _ = _whole(job.path)
             files = read_payload(job.files)
+        nodes = _nodes(job, chosen)
         return tuple(
-            Desired(playbook=job, target=target, files=files, archive=archive) for target in chosen
+            Desired(playbook=job, target=target, files=files, archive=archive, nodes=nodes)
+            for target in chosen
         )
 
     @staticmethod
     def with_new_ids(wanted: tuple[Desired, ...]) -> tuple[Desired, ...]:
-        """The same with ids for runs that begin now, each another one.
+        """The same with ids for runs that begin now.
 
-        Two targets may share a machine: a host, and a container on it.
+        Each gets another one, as two targets may share a machine (a host, and a container on
+        it); but what is one run over all of them has one.
         """
         import secrets
         from dataclasses import replace
@@ -195,9 +200,12 @@ class Call:
         from dflashctl.agent.ids import run_id
 
         now = datetime.now(UTC)
+        job = wanted[0].playbook
         ids: dict[str, None] = {}
-        while len(ids) < len(wanted):
-            ids[run_id(wanted[0].playbook.name, now, secrets.choice)] = None
+        while len(ids) < (1 if job.distributed else len(wanted)):
+            ids[run_id(job.name, now, secrets.choice)] = None
+        if job.distributed:
+            return tuple(replace(one, run_id=next(iter(ids))) for one in wanted)
         return tuple(replace(one, run_id=new) for one, new in zip(wanted, ids, strict=True))
 
     def target(self, names: Sequence[str] | None) -> Target:
@@ -311,6 +319,11 @@ def _whole(path: Path) -> tuple[Playbook, BucketsFile | None]:
         return job, None
     boundaries = read_boundaries(job.buckets)
     return replace(job, files=(*job.files, *library_files(job.buckets))), boundaries
+
+
+def _nodes(job: Playbook, chosen: Sequence[Target]) -> tuple[str, ...]:
+    """The targets' names, where they are to have one run together."""
+    return tuple(target.name for target in chosen) if job.distributed else ()
 
 
 def begin(ctx: typer.Context, command: str, as_json: bool) -> Call:

@@ -291,6 +291,7 @@ def _perform(
     call: Call, wanted: tuple[Desired, ...], plan: Callable[[Sight], Plan], way: _Way
 ) -> int:
     """Look, plan, and carry the plans out."""
+    from dflashctl.cli.together import folders_only
     from dflashctl.cli.transaction import perform
     from dflashctl.cli.verb import Verb, Way, one_by_one
     from dflashctl.plan.look import look_at_store
@@ -302,7 +303,8 @@ def _perform(
         remember(call, desired, seen)
         return Sight(desired=desired, look=question, seen=seen)
 
-    verb = Verb(look=look, plan=one_by_one(plan), all_or_none=way.all_or_none)
+    all_or_none = way.all_or_none
+    verb = Verb(look=look, plan=one_by_one(plan), all_or_none=all_or_none, meet=folders_only)
     return perform(call, verb, wanted, Way(dry_run=way.dry_run, yes=way.yes))
 
 

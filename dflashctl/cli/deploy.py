@@ -65,6 +65,7 @@ def deploy(  # noqa: PLR0913, PLR0917 - one parameter an option
     from dataclasses import replace
 
     from dflashctl.cli.checkpoints import archive_name
+    from dflashctl.cli.together import meeting, none_lives
     from dflashctl.cli.transaction import perform
     from dflashctl.cli.verb import Verb, Way, one_by_one
     from dflashctl.plan.deploy import plan_deploy
@@ -92,5 +93,9 @@ def deploy(  # noqa: PLR0913, PLR0917 - one parameter an option
             wait=not no_wait,
         )
 
-    verb = Verb(look=look, plan=one_by_one(plan), all_or_none=True)
+    def starts(sights: tuple[Sight, ...]) -> bool:
+        return restart or none_lives(sights)
+
+    meet = meeting("deploy", starts=starts, moves=listed)
+    verb = Verb(look=look, plan=one_by_one(plan), all_or_none=True, meet=meet)
     return perform(call, verb, wanted, Way(dry_run=dry_run, diff=diff))

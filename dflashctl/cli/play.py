@@ -36,6 +36,7 @@ def play(  # noqa: PLR0913, PLR0917 - one parameter an option
     A target is looked at once; steps whose `when` is not so are left out of the plan.
     Boundaries, if the steps begin with `optimize_buckets`, are made before that.
     """
+    from dflashctl.cli.together import meeting
     from dflashctl.cli.transaction import perform
     from dflashctl.cli.verb import Verb, Way, one_by_one
     from dflashctl.plan.model import Sight
@@ -54,9 +55,11 @@ def play(  # noqa: PLR0913, PLR0917 - one parameter an option
         seen = agents.at(desired.target, question).observe(question)
         return Sight(desired=call.with_texts(desired, seen), look=question, seen=seen)
 
+    begins = any(step.do == "start" for step in wanted[0].playbook.steps)
     verb = Verb(
         look=look,
         plan=one_by_one(lambda sight: plan_play(sight.desired, sight.seen)),
         all_or_none=True,
+        meet=meeting("play", starts=lambda _: begins, moves=True),
     )
     return perform(call, verb, wanted, Way(dry_run=dry_run, diff=diff, yes=yes))

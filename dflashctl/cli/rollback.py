@@ -79,6 +79,7 @@ class GoingBack:
 
 def going_back(call: Call, ways: Mapping[str, GoingBack], *, wait: bool = True) -> Verb:
     """The verb, with the way that each target goes."""
+    from dflashctl.cli.together import meeting
     from dflashctl.cli.verb import Verb, one_by_one
     from dflashctl.plan.rollback import plan_rollback
 
@@ -90,6 +91,7 @@ def going_back(call: Call, ways: Mapping[str, GoingBack], *, wait: bool = True) 
         look=lambda agents, today: _look(call, agents, today, ways[today.target.name]),
         plan=one_by_one(plan),
         all_or_none=True,
+        meet=meeting("rollback", starts=lambda _: True, moves=True),
     )
 
 

@@ -25,6 +25,7 @@ def start(  # noqa: PLR0913, PLR0917 - one parameter an option
     as_json: JsonOption = False,
 ) -> int:
     """Start the job from the files that are there already, verified."""
+    from dflashctl.cli.together import meeting, none_lives
     from dflashctl.cli.transaction import perform
     from dflashctl.cli.verb import Verb, Way, at, one_by_one
     from dflashctl.plan.look import look_before_start
@@ -36,5 +37,6 @@ def start(  # noqa: PLR0913, PLR0917 - one parameter an option
         look=at(look_before_start),
         plan=one_by_one(lambda sight: plan_start(sight.desired, sight.seen, wait=not no_wait)),
         all_or_none=True,
+        meet=meeting("start", starts=none_lives, moves=False),
     )
     return perform(call, verb, wanted, Way(dry_run=dry_run))

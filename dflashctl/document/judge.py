@@ -29,8 +29,7 @@ def judge(
 ) -> tuple[Fault, ...]:
     """The complaints of a schema (pydantic's list of errors) as faults.
 
-    ``model`` is the schema's outermost class. Fields that its classes list in
-    ``not_yet`` are told apart from unknown ones.
+    ``model`` is the schema's outermost class.
     """
     faults = []
     for error in errors:

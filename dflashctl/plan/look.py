@@ -42,6 +42,7 @@ def look_before_start(desired: Desired) -> Look:
         user=run.user if run else None,
         probe=probe_for(desired.playbook),
         dataset=dataset_of(desired.boundaries, desired.target.name),
+        network=desired.playbook.distributed is not None and len(desired.nodes) > 1,
     )
 
 

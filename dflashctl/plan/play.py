@@ -28,6 +28,7 @@ from dflashctl.plan.steps import (
     what_lives,
     what_was,
 )
+from dflashctl.plan.together import split_refusals
 from dflashctl.plan.when import unmet
 
 if TYPE_CHECKING:
@@ -226,6 +227,7 @@ class _Play:
         else:
             command, notes = command_for(run, desired, seen, cleared=self.cleared)
         self.notes += notes
+        self.refusals += split_refusals(desired, seen, restart=self.stopped)
         self.started = True
         stops = () if self.stopped else stop_steps(desired, seen, "its name is needed")
         start, _ = start_steps(desired, seen, run, command, reason="do: start", wait=False)

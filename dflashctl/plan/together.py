@@ -12,7 +12,7 @@ from dflashctl.plan.network import Spot, meeting
 from dflashctl.plan.steps import live_run, lives
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from dflashctl.agent.seen import Observed
     from dflashctl.plan.model import Desired, Sight
@@ -27,6 +27,15 @@ def places(sights: tuple[Sight, ...]) -> tuple[Place | Refusal, ...]:
     spec, names = first.desired.playbook.distributed, first.desired.nodes
     assert spec is not None, "the caller has looked"
     living = tuple(one.target for one in sights if lives(one.seen))
+    again = {one.record.run.id: one.target for one in sights if one.record is not None}
+    if len(again) > 1:
+        runs = ", ".join(f"{run} on {name}" for run, name in again.items())
+        refusal = Refusal(
+            code="different_runs",
+            message=f"the targets would go back to different runs: {runs}",
+            remedy="name the run: dflashctl rollback RUN",
+        )
+        return (refusal,) * len(sights)
     if len(sights) == 1:
         node = Node(rank=0, names=names, port=spec.port)
         return (Place(node=node, lead=first.seen, living=living),)
@@ -59,6 +68,30 @@ def places(sights: tuple[Sight, ...]) -> tuple[Place | Refusal, ...]:
         )
         for rank, one in enumerate(found)
     )
+
+
+def bare_places(sights: tuple[Sight, ...]) -> tuple[Place, ...]:
+    """The same for verbs that start nothing, so that it does not matter where targets meet."""
+    first = sights[0]
+    spec, names = first.desired.playbook.distributed, first.desired.nodes
+    assert spec is not None, "the caller has looked"
+    return tuple(
+        Place(node=Node(rank=names.index(one.target), names=names, port=spec.port), lead=first.seen)
+        for one in sights
+    )
+
+
+def first_of_each_folder(seen: Mapping[int, tuple[int, ...]]) -> dict[int, int]:
+    """For each rank the lowest one that has the same folder.
+
+    ``seen``: whose marks each rank saw there. Of two with one folder at least one has seen the
+    other's, as each of them looks before it takes its own away.
+    """
+    first = {rank: rank for rank in seen}
+    for rank, others in seen.items():
+        group = {first[one] for one in (rank, *others) if one in first}
+        first = {one: min(group) if at in group else at for one, at in first.items()}
+    return first
 
 
 def no_way(there: Place, here: Place, reason: str) -> Refusal:

@@ -30,6 +30,12 @@ def faults(document: Document) -> Iterator[Fault]:
     if said.get("min_nodes") is not None and said.get("rendezvous") != "c10d":
         message = "goes with `rendezvous: c10d` only: a static one waits for every target"
         yield document.fault(("distributed", "min_nodes"), message)
+    if document.values.get("on_partial") == "rollback":
+        message = (
+            "one run over several targets cannot go back on some of them: `stop`, which is what"
+            " happens where nothing is said, or `keep`"
+        )
+        yield document.fault(("on_partial",), message)
     run = mapping(document.values.get("run"))
     for field in ("command", "resume", "resume_new_buckets"):
         words = run.get(field)

@@ -303,4 +303,4 @@ class Playbook:
     @property
     def when_partial(self) -> OnPartial:
         """``on_partial``, or what it is where the playbook does not say."""
-        return self.on_partial or "keep"
+        return self.on_partial or ("stop" if self.distributed else "keep")

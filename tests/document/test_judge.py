@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import pytest
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
@@ -27,7 +27,6 @@ class Hub(Strict):
 
 
 class Wheel(Strict):
-    not_yet: ClassVar[tuple[str, ...]] = ("tyre",)
     spokes: Annotated[int, AfterValidator(even)]
     color: Literal["black", "white", "red"] = "black"
     size: Literal["big", "small"] = "big"
@@ -85,12 +84,6 @@ def test_what_is_allowed_is_told_for_the_innermost_mapping(tmp_path: Path) -> No
 def test_a_number_as_a_field_is_an_unknown_field(tmp_path: Path) -> None:
     (complaint,) = complaints(tmp_path, "spare:\n  spokes: 2\n  7: 1\n")
     assert complaint == (3, "spare[7]", "unknown field (allowed: spokes, color, size, maker, hub)")
-
-
-def test_a_field_of_a_later_version_is_told_apart_from_an_unknown_one(tmp_path: Path) -> None:
-    text = "spare:\n  spokes: 2\n  tyre: 1\n"
-    message = "is not supported yet by this version"
-    assert complaints(tmp_path, text) == [(3, "spare.tyre", message)]
 
 
 @pytest.mark.parametrize(
