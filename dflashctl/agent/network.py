@@ -8,7 +8,6 @@ import socket
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
-from ipaddress import IPv6Address
 from pathlib import Path
 
 from dflashctl.agent import process
@@ -62,7 +61,8 @@ def _six() -> Iterator[tuple[str, str, int]]:
         for line in Path("/proc/net/if_inet6").read_text().splitlines():
             digits, _, prefix, scope, _, name = line.split()
             if scope == _GLOBAL:
-                yield name, str(IPv6Address(bytes.fromhex(digits))), int(prefix, 16)
+                address = socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits))
+                yield name, address, int(prefix, 16)
 
 
 def _speed(name: str) -> int | None:

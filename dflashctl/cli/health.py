@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dflashctl.agent.seen import LIVE_STATES
+from dflashctl.plan.nodes import across
 from dflashctl.view.status import Report, Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dflashctl.agent.seen import Observed, State
     from dflashctl.errors import DflashError
     from dflashctl.inventory.model import Target
+    from dflashctl.plan.nodes import Across
 
 
 def report(target: Target, found: Observed | DflashError) -> Report:
@@ -18,6 +23,29 @@ def report(target: Target, found: Observed | DflashError) -> Report:
     if isinstance(found, Exception):
         return Report(target=target.name, error=found)
     return Report(target=target.name, seen=found, verdicts=verdicts(found))
+
+
+def together(reports: Sequence[Report]) -> tuple[Report, ...]:
+    """The reports, with what those of one run over several targets say of each other."""
+    runs = across({one.target: one.seen for one in reports})
+    for run in runs:
+        reports = [_of_the_run(one, run) for one in reports]
+    return tuple(reports)
+
+
+def _of_the_run(report: Report, run: Across) -> Report:
+    names = {node.name for node in run.nodes}
+    mine = report.seen.run if report.seen else None
+    if report.target not in names or (mine is not None and mine.id != run.run_id):
+        return report
+    lives = report.seen is not None and report.seen.state in LIVE_STATES
+    found = tuple(
+        Verdict(code=one.code, since=one.since, evidence=one.evidence)
+        for name, one in run.verdicts
+        # A node that is lost speaks against those that are left.
+        if (lives if one.code == "node_lost" else name == report.target)
+    )
+    return replace(report, across=run, verdicts=(*report.verdicts, *found))
 
 
 def verdicts(seen: Observed) -> tuple[Verdict, ...]:

@@ -30,7 +30,7 @@ def status(
     69 unreachable. Of several targets the worst counts. With --watch and --json it is one
     object a line.
     """
-    from dflashctl.cli.health import exit_code, report
+    from dflashctl.cli.health import exit_code, report, together
     from dflashctl.errors import worst
     from dflashctl.inventory.select import in_short
     from dflashctl.link.fanout import each
@@ -38,6 +38,7 @@ def status(
     from dflashctl.plan.model import Desired
     from dflashctl.view import json
     from dflashctl.view.fleet import show_status
+    from dflashctl.view.nodes import runs_object
 
     call = begin(ctx, "status", as_json)
     targets = call.targets(target, everything=everything)
@@ -57,11 +58,12 @@ def status(
     for one, seen in zip(targets, found, strict=True):
         if not isinstance(seen, Exception):
             call.keep_in_mind(one.name, seen)
-    reports = tuple(report(*pair) for pair in zip(targets, found, strict=True))
+    reports = together([report(*pair) for pair in zip(targets, found, strict=True)])
     code = worst([exit_code(one) for one in reports])
     if as_json:
         shapes = {one.target: json.status_object(one) for one in reports}
-        call.screen.write(json.envelope("status", code, shapes, again=call.screen.again()))
+        runs, again = runs_object(reports), call.screen.again()
+        call.screen.write(json.envelope("status", code, shapes, again=again, runs=runs))
     else:
         show_status(call.screen, reports, call.inventory.groups)
     return code

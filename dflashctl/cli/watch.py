@@ -176,22 +176,26 @@ def _reports(watchers: Sequence[Watcher]) -> tuple[Report, ...]:
     Raises:
         DflashError: one that no waiting heals, if all have such a one.
     """
+    from dflashctl.cli.health import together
+
     beyond = [watcher.fatal for watcher in watchers if watcher.fatal is not None]
     if len(beyond) == len(watchers):
         raise beyond[0]
-    return tuple(watcher.report() for watcher in watchers)
+    return together([watcher.report() for watcher in watchers])
 
 
 def _objects(call: Call, watchers: Sequence[Watcher]) -> None:
     """One object a line."""
     from dflashctl.cli.health import exit_code
     from dflashctl.view import json
+    from dflashctl.view.nodes import runs_object
 
     while True:
         reports = _reports(watchers)
         code = worst([exit_code(one) for one in reports])
         shapes = {one.target: json.status_object(one) for one in reports}
-        call.screen.write(json.envelope("status", code, shapes, again=call.screen.again()))
+        runs, again = runs_object(reports), call.screen.again()
+        call.screen.write(json.envelope("status", code, shapes, again=again, runs=runs))
         rest(EVERY_S)
 
 

@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     from dflashctl.agent.fabric import Interface
 
 AUTO = "auto"
-_SAY = (
-    "say fabric_address of each target in the inventory, or distributed.interface in the playbook"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +70,8 @@ def _candidates(spot: Spot, interface: str) -> tuple[Interface, ...] | Refusal:
         code="no_network",
         message=f"{spot.name} has no IPv4 address{on} at which others could reach it; it has "
         f"{_having(spot)}",
-        remedy=_SAY,
+        remedy="say fabric_address of each target in the inventory, or distributed.interface in "
+        "the playbook",
     )
 
 
@@ -108,6 +106,7 @@ def _nowhere(
     refusal = Refusal(
         code="no_shared_network",
         message=f"the targets of the run share no network: {have}",
-        remedy=_SAY,
+        remedy="say fabric_address of each target in the inventory, or distributed.interface in "
+        "the playbook",
     )
     return refusal, *(found[0] for found in choices[1:])

@@ -11,6 +11,7 @@ from dflashctl.plan.words import counted
 from dflashctl.view import figures
 from dflashctl.view.console import ACCENT
 from dflashctl.view.metrics import count, rate
+from dflashctl.view.nodes import one_a_run
 from dflashctl.view.outcome import show_error
 from dflashctl.view.sanitize import one_line
 from dflashctl.view.status import (
@@ -71,8 +72,11 @@ def overview(
     """Several targets: a summary, then a row for each, or lines that stand for many."""
     from rich.text import Text
 
-    ordered = sick_first(reports)
-    if len(reports) > ROWS:
+    shown = one_a_run(reports)
+    ordered = sick_first(shown)
+    if len(shown) == 1:
+        return [details(shown[0])]
+    if len(shown) > ROWS:
         return [summary(reports), Text(), _lines_table(console, ordered, groups)]
     rows = rows_of(ordered)
     if fits(console, rows):

@@ -139,6 +139,7 @@ def status_object(report: Report) -> dict[str, Any]:
             "exit_name": run.exit_name,
             "signal": run.signal,
             "oom": run.oom,
+            "node": plain(seen.run.node) if seen.run and run.id else None,
         },
         "session": _session(seen),
         "metrics": metrics_object(seen.metrics),

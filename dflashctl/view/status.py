@@ -10,6 +10,7 @@ from dflashctl.view import figures
 from dflashctl.view.console import ACCENT
 from dflashctl.view.gpus import gpu_lines, gpus_in_short
 from dflashctl.view.metrics import in_short, metric_lines
+from dflashctl.view.nodes import node_lines
 from dflashctl.view.sanitize import clean, one_line
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from dflashctl.agent.seen import BucketsSeen, DiskSeen, Observed, OptimizerSeen
     from dflashctl.agent.watching import RestartSeen
     from dflashctl.errors import DflashError
+    from dflashctl.plan.nodes import Across
 
 _STYLES = {
     "RUNNING": "green",
@@ -48,7 +50,8 @@ class Verdict:
 class Report:
     """What is known of one target: what was seen, or why nothing could be.
 
-    ``last``: what was seen before, so long ago, where nothing can be seen now.
+    ``last``: what was seen before, so long ago, where nothing can be seen now. ``across``: the
+    run over several targets that it is a node of.
     """
 
     target: str
@@ -57,6 +60,7 @@ class Report:
     verdicts: tuple[Verdict, ...] = ()
     last: Observed | None = None
     last_age_s: float | None = None
+    across: Across | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +168,8 @@ def details(report: Report, without: str = "") -> Table:
     table.add_column(overflow="fold")
     table.add_row("target", Text(one_line(report.target), style=f"bold {ACCENT}"))
     table.add_row("state", state_text(report))
+    if report.across is not None:
+        table.add_row("nodes", _lines(node_lines(report.across)))
     if report.error is not None:
         table.add_row("error", Text(report.error.code.replace("_", " ")))
     seen = report.seen or report.last

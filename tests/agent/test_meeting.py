@@ -128,6 +128,7 @@ def test_the_listener_ends_with_its_client(agents: list[Agent]) -> None:
     assert network.listeners(port) is None
 
 
+@pytest.mark.provokes("refused.port_taken")
 def test_a_port_that_something_else_has_names_its_holder(bench: Bench) -> None:
     with socket.create_server((HOME, 0)) as other:
         port = other.getsockname()[1]

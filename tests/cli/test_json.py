@@ -23,6 +23,7 @@ STATUS = {
 }  # fmt: skip
 RUN = {
     "id", "pid", "started_at", "ended_at", "elapsed_s", "exit_code", "exit_name", "signal", "oom",
+    "node",
 }  # fmt: skip
 GPU = {
     "index", "name", "utilization_pct", "memory_used_mib", "memory_total_mib", "temperature_c",
@@ -40,6 +41,7 @@ def answer(world: World, *words: str) -> dict[str, Any]:
     assert result.out.count("\n") == 1
     value: dict[str, Any] = json.loads(result.out)
     more = {"left_out"} if words[:2] == ("inventory", "show") else set()
+    more |= {"runs"} if words[0] == "status" and not value["error"] else set()
     assert set(value) == {"schema", "command", "exit_code", "error", "targets"} | more
     assert (value["schema"], value["exit_code"]) == (1, result.code)
     return value

@@ -23,7 +23,7 @@ from dflashctl.plan.together import first_of_each_folder, no_way, places
 from dflashctl.plan.torchrun import launcher, with_network, without_network
 from dflashctl.playbook.model import DistributedSpec, PreflightSpec, RunSpec
 
-from .scenes import BARE, BUSY, DESIRED, PLAYBOOK, RUN_ID
+from .scenes import BARE, BUSY, DESIRED, PLAYBOOK, RECORD, RUN_ID
 
 A, B = "kpro6/dflash", "kpro7/dflash"
 SPEC = DistributedSpec(nproc_per_node=8)
@@ -73,6 +73,7 @@ def test_a_bridge_that_each_machine_has_for_itself_is_no_network_between_them() 
     assert found(left, right) == ["eth0 10.0.0.1", "eth0 10.0.0.2"]
 
 
+@pytest.mark.provokes("refused.no_shared_network")
 def test_without_a_network_in_common_it_is_told_who_has_what() -> None:
     first, _ = meeting((at(A, "eth0=10.0.0.1/24"), at(B, "eth0=10.0.1.1/24")), "auto")
     assert isinstance(first, Refusal)
@@ -95,6 +96,7 @@ def test_addresses_that_are_all_named_may_be_on_networks_of_their_own() -> None:
     assert found(left, six) == ["eth0 10.0.0.1", "eth0 fd00::2"]
 
 
+@pytest.mark.provokes("refused.no_network")
 def test_a_named_interface_is_taken_on_each_of_them() -> None:
     left = at(A, "eth0=10.0.0.1/24@1000", "eth1=10.1.0.1/24")
     right = at(B, "eth0=10.0.0.2/24@1000", "eth1=10.1.9.2/24")
@@ -102,6 +104,7 @@ def test_a_named_interface_is_taken_on_each_of_them() -> None:
     assert found(left, at(B, "eth0=10.0.0.2/24"), on="eth1") == ["eth1 10.1.0.1", "no_network"]
 
 
+@pytest.mark.provokes("refused.no_such_address")
 def test_an_address_that_is_not_there_is_told_with_those_that_are() -> None:
     (refusal, _) = meeting((at(A, "eth0=10.0.0.1/24", fabric="10.0.0.9"), at(B)), "auto")
     assert isinstance(refusal, Refusal)
@@ -267,6 +270,7 @@ def test_a_node_that_lost_its_part_cannot_join_a_run_that_goes_on_elsewhere() ->
     assert "part_of_a_run" not in codes
 
 
+@pytest.mark.provokes("refused.part_of_a_run")
 def test_a_part_of_a_run_is_not_restarted_without_the_rest() -> None:
     assert BUSY.run is not None
     seen = replace(BUSY, run=replace(BUSY.run, node=node(0)))
@@ -279,6 +283,7 @@ def test_a_part_of_a_run_is_not_restarted_without_the_rest() -> None:
     assert not plan_stop(placed(seen, seen)[0].desired, seen).notes
 
 
+@pytest.mark.provokes("refused.too_few_targets")
 def test_fewer_targets_than_min_nodes_are_refused() -> None:
     spec = replace(SPEC, rendezvous="c10d", min_nodes=3)
     for one in placed(BARE, BARE, spec=spec):
@@ -311,6 +316,7 @@ def test_who_has_a_folder_first(seen: dict[int, tuple[int, ...]], first: dict[in
     assert first_of_each_folder(seen) == first
 
 
+@pytest.mark.provokes("refused.no_way_between")
 def test_no_way_between_names_both_targets_address_and_port() -> None:
     here, there = (one.desired.place for one in placed(BARE, BARE))
     assert here is not None
@@ -318,3 +324,15 @@ def test_no_way_between_names_both_targets_address_and_port() -> None:
     message = no_way(here, there, "no answer").message
     for word in (A, B, "10.0.0.1", "10.0.0.2", "29400", "no answer"):
         assert word in message
+
+
+@pytest.mark.provokes("refused.different_runs")
+def test_a_rollback_goes_back_to_one_run_everywhere() -> None:
+    first, second = sights(BARE, BARE)
+    other = replace(RECORD, run=replace(RECORD.run, id="2026-11-28T1206Z-dflash-aaaa"))
+    same = places((replace(first, record=RECORD), replace(second, record=RECORD)))
+    assert not any(isinstance(one, Refusal) for one in same)
+    for refusal in places((replace(first, record=RECORD), replace(second, record=other))):
+        assert isinstance(refusal, Refusal)
+        assert refusal.code == "different_runs"
+        assert f"{other.run.id} on {B}" in refusal.message
