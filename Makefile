@@ -88,7 +88,7 @@ test-dflash: packages venv torch-venv
 	$(BIN)/mypy --python-executable .venv-torch/bin/python --cache-dir .mypy_cache/torch \
 	  playbooks/dflash
 	OMP_NUM_THREADS=1 .venv-torch/bin/python -m pytest tests/dflash $(ARGS)
-	$(BIN)/pytest tests/e2e/test_dflash.py $(ARGS)
+	$(BIN)/pytest tests/e2e/test_dflash.py tests/e2e/test_distributed.py $(ARGS)
 
 restarts: packages venv
 	DFLASHCTL_RESTARTS=100 $(BIN)/pytest -m restarts --timeout 2400 $(ARGS)
