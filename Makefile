@@ -12,7 +12,7 @@ unexport DFLASHCTL_INVENTORY DFLASHCTL_PLAYBOOK
 SIDE_BY_SIDE = -n 4 --dist worksteal
 LAB_PACKAGES = tmux openssh-client openssh-server lxc debootstrap tini iproute2 sudo
 
-.PHONY: help venv torch-venv packages lint format test test-quick test-dflash faults soak \
+.PHONY: help venv torch-venv packages lint audit format test test-quick test-dflash faults soak \
   restarts guard bench bench-rest bench-checkpoints demo demo-dflash docs screenshots schemas \
   constraints clean
 
@@ -29,6 +29,7 @@ help:
 	@echo 'make bench        how long one waits, beside other ways to do the same, in the lab'
 	@echo 'make bench-rest   the other figures that the documents give, measured anew; minutes'
 	@echo 'make lint         ruff, mypy --strict, the order of the floors'
+	@echo 'make audit        bandit, and known holes in what is installed: pip-audit'
 	@echo 'make format       let ruff rewrite what it can'
 	@echo 'make venv         .venv with all that development needs'
 	@echo 'make torch-venv   .venv-torch, with what the DFlash trainer needs: torch for the CPU'
@@ -72,6 +73,10 @@ lint: venv
 	$(BIN)/mypy --python-version 3.10 dflashctl/agent dflashctl/buckets
 	$(BIN)/mypy --scripts-are-modules tests/stand_ins/pct tests/stand_ins/nvidia-smi
 	$(BIN)/lint-imports --no-logo
+
+audit: venv
+	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive dflashctl
+	$(BIN)/python -m make.audit $(ARGS)
 
 format: venv
 	$(BIN)/ruff check --fix .

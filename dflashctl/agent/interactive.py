@@ -20,11 +20,11 @@ def become(term: str, path: str, words: list[str]) -> None:
     known = {"TERM": login.known_terminal(term)}
     try:
         if words:
-            os.execvpe(words[0], words, command.environment(first) | known)  # noqa: S606 - no shell is wanted
+            os.execvpe(words[0], words, command.environment(first) | known)  # noqa: S606 - no shell is wanted  # nosec B606
         environment = login.minimal_environment(account) | known
         environment["PATH"] = ":".join((*first, environment["PATH"]))
         shell = environment["SHELL"]
-        os.execve(shell, [f"-{os.path.basename(shell)}"], environment)  # noqa: S606 - no shell between
+        os.execve(shell, [f"-{os.path.basename(shell)}"], environment)  # noqa: S606 - no shell between  # nosec B606
     except OSError as error:
         what = words[0] if words else account.pw_shell
         sys.stderr.write(f"dflashctl: {what} cannot be run: {error.strerror}\n")

@@ -66,7 +66,7 @@ def _take(handle: int, state: StateFolder) -> bool:
             return True
         if attempt >= SURE and state.lock_holder.exists():
             return False
-        time.sleep(random.uniform(0.01, 0.05))  # noqa: S311 -- to miss lookers, not to hide
+        time.sleep(random.uniform(0.01, 0.05))  # noqa: S311 -- to miss lookers, not to hide  # nosec B311
     return False
 
 

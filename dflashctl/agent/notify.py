@@ -90,7 +90,7 @@ def _send(url: str, data: bytes, headers: dict[str, str]) -> str | None:
     headers = {name: value.encode("ascii", "replace").decode() for name, value in headers.items()}
     request = urllib.request.Request(url, data, {"User-Agent": "dflashctl", **headers})  # noqa: S310 - http alone, see above
     try:
-        with urllib.request.urlopen(request, timeout=HTTP_S) as answer:  # noqa: S310 - see above
+        with urllib.request.urlopen(request, timeout=HTTP_S) as answer:  # noqa: S310 - see above  # nosec B310
             answer.read(1 << 16)
     except urllib.error.HTTPError as error:
         return f"the server says {error.code} {error.reason}"

@@ -134,7 +134,7 @@ def _become(launch: dict[str, Any], report: int) -> None:
             os.setuid(uid)
         os.chdir(launch["cwd"])
         environment = {"TERM": os.environ.get("TERM", "screen"), **launch["env"]}
-        os.execvpe(launch["command"][0], launch["command"], environment)  # noqa: S606 -- words, no shell
+        os.execvpe(launch["command"][0], launch["command"], environment)  # noqa: S606 -- words, no shell  # nosec B606
     except OSError as error:
         code = 127 if isinstance(error, FileNotFoundError) else 126
         os.write(report, (error.strerror or str(error)).encode())

@@ -225,7 +225,7 @@ def _inventory(asked: Asked) -> tuple[list[str], dict[str, str]]:
     except (OSError, LookupError, StopIteration):
         return [], {}
     try:
-        values = yaml.load(path.read_bytes(), Loader=loader)  # noqa: S506 - a safe one, if in C
+        values = yaml.load(path.read_bytes(), Loader=loader)  # noqa: S506 - a safe one, if in C  # nosec B506
         names = []
         for host, about in values["hosts"].items():
             names += [

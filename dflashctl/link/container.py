@@ -107,7 +107,7 @@ class ContainerTransport:
         pct reports success even when its copy failed: the agent's check of the hashes is
         what counts.
         """
-        code, output = _run(self._host, ("mktemp", "-d", "/var/tmp/dflashctl.XXXXXXXXXX"), _ASK_S)  # noqa: S108 - mktemp makes it private
+        code, output = _run(self._host, ("mktemp", "-d", "/var/tmp/dflashctl.XXXXXXXXXX"), _ASK_S)  # noqa: S108 - mktemp makes it private  # nosec B108
         folder = output.strip()
         if code != 0 or not folder.startswith("/"):
             raise NoFileChannel("no temporary folder on the host")

@@ -221,7 +221,7 @@ class SshHost:
                 # Of a ProxyCommand that ends the cause is unknown.
                 turned_away = turned_away and not isinstance(self.hop.via, str)
                 # All who were turned away together must not come back together.
-                wait_s = pause_s * random.uniform(0.5, 1.5)  # noqa: S311 - it hides nothing
+                wait_s = pause_s * random.uniform(0.5, 1.5)  # noqa: S311 - it hides nothing  # nosec B311
                 if not turned_away or time.monotonic() + wait_s > until:
                     raise
             _log.debug("%s hung up at once: again in %.1f s", self.hop.place, wait_s)
