@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,6 +18,15 @@ if TYPE_CHECKING:
     from dflashctl.link.sshconfig import Hop
     from dflashctl.link.transport import Transport, Words
     from dflashctl.view.console import Screen
+
+
+# What most verbs show an answer with, and need no sooner.
+_SHOWN_WITH = ("rich.console", "rich.table", "dflashctl.view.fleet", "dflashctl.view.json")
+
+
+def _load_all() -> None:
+    for name in _SHOWN_WITH:
+        importlib.import_module(name)
 
 
 class Reach:
@@ -38,6 +49,7 @@ class Reach:
             say_taken(screen, key)
 
         self._connections = Connections(ask, deadlines, recorded)
+        self._loading: list[threading.Thread] = []
 
     def __enter__(self) -> Self:
         self._connections.__enter__()
@@ -53,7 +65,14 @@ class Reach:
         """
         from dflashctl.link.connect import open_agent
 
-        return open_agent(target, self._connections, first)
+        return open_agent(target, self._connections, first, self._load)
+
+    def _load(self) -> None:
+        """Load, while something is awaited anyhow, what its answer will be shown with."""
+        if not self._loading:
+            loading = threading.Thread(target=_load_all, name="loading", daemon=True)
+            self._loading.append(loading)
+            loading.start()
 
     def transport(self, target: Target) -> Transport:
         """The way to the target itself; nothing is connected before it is used."""

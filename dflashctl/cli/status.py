@@ -30,15 +30,10 @@ def status(
     69 unreachable. Of several targets the worst counts. With --watch and --json it is one
     object a line.
     """
-    from dflashctl.cli.health import exit_code, report, together
-    from dflashctl.errors import worst
     from dflashctl.inventory.select import in_short
     from dflashctl.link.fanout import each
     from dflashctl.plan.look import look_for
     from dflashctl.plan.model import Desired
-    from dflashctl.view import json
-    from dflashctl.view.fleet import show_status
-    from dflashctl.view.nodes import runs_object
 
     call = begin(ctx, "status", as_json)
     targets = call.targets(target, everything=everything)
@@ -55,6 +50,13 @@ def status(
                 return agent.observe(look)
 
         found = each(targets, seen_at)
+    # These are loaded while the targets are waited for.
+    from dflashctl.cli.health import exit_code, report, together
+    from dflashctl.errors import worst
+    from dflashctl.view import json
+    from dflashctl.view.fleet import show_status
+    from dflashctl.view.nodes import runs_object
+
     for one, seen in zip(targets, found, strict=True):
         if not isinstance(seen, Exception):
             call.keep_in_mind(one.name, seen)

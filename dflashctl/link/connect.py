@@ -141,11 +141,17 @@ class Connections:
             return self._hosts[hop]
 
 
-def open_agent(target: Target, connections: Connections, first: Question | None = None) -> Agent:
+def open_agent(
+    target: Target,
+    connections: Connections,
+    first: Question | None = None,
+    awaited: Callable[[], None] = lambda: None,
+) -> Agent:
     """Start an agent on the target, or install and start it there.
 
     ``first``: what it will be asked first, if that is known: it is told as it starts, and
-    its answer then needs no way of its own.
+    its answer then needs no way of its own. ``awaited`` is called when it has been told to
+    start, which takes it a while.
 
     Raises:
         Unreachable, HostKeyProblem, NotLetIn: the target was not reached.
@@ -158,6 +164,7 @@ def open_agent(target: Target, connections: Connections, first: Question | None 
     words = agent_words(target.python, search_path(target), bundle.sha256, target.state_dir, told)
     deadlines = connections.deadlines
     channel = transport.start(words)
+    awaited()
     said = greet(target, transport, channel, bundle, deadlines)
     asked = Asked(request=first, said=said) if first is not None and told else None
     return Agent(target.name, transport, channel, deadlines.silence_s, asked)
