@@ -11,7 +11,7 @@ import shlex
 from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from dflashctl.link.sshwire import Session
     from dflashctl.link.transport import Words
@@ -50,18 +50,22 @@ def send(
         ConnectionError: nothing can be sent any more; the session may tell why.
         TimeoutError: no answer comes.
     """
-    answers, stall_s = _Answers(session), session.wire.deadlines.copy_stall_s
+    answers = _Answers(session)
     first = content.read(_PIECE)
     session.write(f"C0600 {size} {name}\n".encode("ascii"))
     if first[:1] in _ORDERS:
         answers.await_all(_ANSWERS - 1)
-    done, piece = 0, first
-    while piece:
-        session.write(piece, stall_s)
-        done += len(piece)
-        sent(done)
-        piece = content.read(_PIECE)
-    session.write(b"\0", stall_s)
+
+    def pieces() -> Iterator[bytes]:
+        done, piece = 0, first
+        while piece:
+            yield piece
+            done += len(piece)
+            sent(done)
+            piece = content.read(_PIECE)
+        yield b"\0"
+
+    session.stream(pieces(), session.wire.deadlines.copy_stall_s)
     session.close_input()
     answers.await_all(_ANSWERS)
 

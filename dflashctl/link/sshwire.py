@@ -21,7 +21,7 @@ from dflashctl.link.dial import in_words
 from dflashctl.link.sshlogin import Foreseen, Login, service_request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import paramiko
 
@@ -241,14 +241,19 @@ class Session:
                 time.sleep(_PAUSE_S)
         return data
 
-    def write(self, data: bytes, stall_s: float | None = None) -> None:
-        """All of ``data``; a connection that takes none of it for ``stall_s`` is cut."""
+    def write(self, data: bytes) -> None:
+        """All of ``data``; a connection that takes none of it for a while is cut."""
+        self.stream((data,))
+
+    def stream(self, pieces: Iterable[bytes], stall_s: float | None = None) -> None:
+        """Piece after piece; a connection that takes none of it for ``stall_s`` is cut."""
         stall_s = stall_s or self.wire.deadlines.stall_s
         with self.wire.breaks(), Watchdog(self.wire, stall_s) as watchdog:
             self._channel.settimeout(stall_s)
-            for start in range(0, len(data), _PIECE):
-                self._channel.sendall(data[start : start + _PIECE])
-                watchdog.moved()
+            for piece in pieces:
+                for start in range(0, len(piece), _PIECE):
+                    self._channel.sendall(piece[start : start + _PIECE])
+                    watchdog.moved()
 
     def close_input(self) -> None:
         """End of its standard input."""
