@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
     from dflashctl.plan.model import Plan
     from dflashctl.view.console import Screen
+
+# A run by its id, with its process if that is told.
+_RUN = re.compile(r"\b\d{4}-\d\d-\d\dT\d{4}Z-[a-z0-9-]+-\w{4}\b(?: \(pid \d+\))?")
 
 
 def show_plans(
@@ -34,27 +38,28 @@ def show_plans(
     """
     alike: dict[Hashable, list[str]] = {}
     for target, plan in plans.items():
-        alike.setdefault(_reads(plan), []).append(target)
+        alike.setdefault(_reads(_of_any_run(plan)), []).append(target)
     for targets in alike.values():
         plan = plans[targets[0]]
-        ids = {plans[target].run_id for target in targets}
-        if len(ids) > 1 and plan.run_id is not None:
-            plan = _with_any_id(plan, plan.run_id)
+        if len({_reads(plans[target]) for target in targets}) > 1:
+            plan = _of_any_run(plan)
         _show_plan(screen, console, ", ".join(targets), plan, whole=whole)
 
 
 def _reads(plan: Plan) -> Hashable:
-    """What tells plans apart for who reads them: all but the run's own id."""
-    same = plan if plan.run_id is None else _with_any_id(plan, plan.run_id)
-    steps = tuple((step.what, step.why) for step in same.steps)
+    """All of a plan that is shown."""
+    steps = tuple((step.what, step.why) for step in plan.steps)
     return steps, plan.notes, plan.diffs, bool(plan.refusals)
 
 
-def _with_any_id(plan: Plan, run_id: str) -> Plan:
-    """The plan, of whose run's id only what several have in common is left."""
-    common = f"{run_id.rpartition('-')[0]}-*"
-    steps = tuple(replace(step, what=step.what.replace(run_id, common)) for step in plan.steps)
-    return replace(plan, steps=steps)
+def _of_any_run(plan: Plan) -> Plan:
+    """The plan, each run in it as a mere star: where several are shown as one, each has its own."""
+
+    def starred(text: str) -> str:
+        return _RUN.sub("*", text)
+
+    steps = tuple(replace(step, what=starred(step.what)) for step in plan.steps)
+    return replace(plan, steps=steps, notes=tuple(map(starred, plan.notes)))
 
 
 def _show_plan(screen: Screen, console: Console, target: str, plan: Plan, *, whole: bool) -> None:

@@ -57,7 +57,7 @@ def test_plans_that_say_the_same_are_shown_once(world: World) -> None:
     assert "Nothing to do on here" in result.out
     assert "Plan for kpro6, kpro6/dflash, kpro6/eval\n" in result.out
     assert result.out.count("start run") == 1
-    assert "-dflash-* in tmux session" in result.out
+    assert "start run * in tmux session" in result.out
 
 
 @pytest.mark.provokes("held_back")
