@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 
 from dflashctl.cli.call import begin
-from dflashctl.cli.options import JsonOption, PlaybookOption, SinceOption, TargetOption
+from dflashctl.cli.options import AllOption, JsonOption, PlaybookOption, SinceOption, TargetsOption
 
 
 def logs(  # noqa: PLR0913, PLR0917 - one parameter an option
     ctx: typer.Context,
-    target: TargetOption = None,
+    target: TargetsOption = None,
+    everything: AllOption = False,
     playbook: PlaybookOption = None,
     follow: Annotated[
         bool, typer.Option("-f", "--follow", help="Go on until the run ends, or Ctrl-C.")
@@ -42,7 +43,8 @@ def logs(  # noqa: PLR0913, PLR0917 - one parameter an option
 ) -> int:
     """Print what the run printed. Ctrl-C ends the watching, never the run.
 
-    With -f and --json it is one object a line.
+    With -f and --json it is one object a line. Of several targets each is printed after the
+    other; with -f all at once, each line with its target's name.
     """
     from dflashctl.agent.protocol import Logs
     from dflashctl.cli import logstream
@@ -59,12 +61,12 @@ def logs(  # noqa: PLR0913, PLR0917 - one parameter an option
         re.compile(grep or "")
     except re.error as error:
         raise typer.BadParameter(f"--grep is no regular expression: {error}.", ctx=ctx) from error
-    everything = errors or since is not None
-    count = lines if lines is not None or everything else 100
-    (desired,) = call.desired((call.target(target),), playbook)
-    name = desired.target.name
+    count = lines if lines is not None or errors or since is not None else 100
+    wanted = call.desired(call.targets(target, everything=everything), playbook)
+    if raw and len(wanted) > 1:
+        raise typer.BadParameter("--raw is for one target at a time.", ctx=ctx)
     request = Logs(
-        job=desired.playbook.name,
+        job=wanted[0].playbook.name,
         run_id=run,
         lines=count,
         follow=follow,
@@ -72,6 +74,13 @@ def logs(  # noqa: PLR0913, PLR0917 - one parameter an option
         grep=grep,
         errors=errors,
     )
+    if len(wanted) > 1:
+        from dflashctl.cli import logs_of_many
+
+        go = logs_of_many.follow if follow else logs_of_many.show
+        return go(call, wanted, request)
+    (desired,) = wanted
+    name = desired.target.name
     with call.at(desired.target, request) as agent:
         try:
             end = logstream.print_all(logstream.sink(call, name, request, raw), agent.logs(request))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dflashctl.agent.protocol import LogEnd
 from dflashctl.plan.look import look_for
@@ -118,6 +118,29 @@ class _Whole:
 
     def end(self, end: LogEnd) -> None:
         text = "".join((*self._parts, self._cleaner.end()))
-        lines = text.removesuffix("\n").split("\n") if text else []
-        value = {"run_id": end.run_id, "state": end.state, "lines": lines, "error": None}
-        self._screen.write(json.envelope("logs", 0, {self._target: value}))
+        self._screen.write(json.envelope("logs", 0, {self._target: whole(text, end)}))
+
+
+def whole(text: str, end: LogEnd) -> dict[str, Any]:
+    """A clean log as JSON has it."""
+    lines = text.removesuffix("\n").split("\n") if text else []
+    return {"run_id": end.run_id, "state": end.state, "lines": lines, "error": None}
+
+
+class NamedText:
+    """Whole lines, each behind the name of its target."""
+
+    def __init__(self, screen: Screen, name: str) -> None:
+        self._screen, self._name = screen, name
+        self._cleaner = Cleaner()
+        self._rest = ""
+
+    def text(self, piece: str) -> None:
+        """A piece of it, cut anywhere."""
+        *lines, self._rest = (self._rest + self._cleaner.feed(piece)).split("\n")
+        if lines:
+            self._screen.write("".join(f"{self._name}  {line}\n" for line in lines))
+
+    def end(self, _: LogEnd) -> None:
+        """No more will come."""
+        self.text("\n" if self._rest else "")

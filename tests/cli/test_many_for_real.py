@@ -284,3 +284,34 @@ def test_stop_of_all_stops_all_but_the_one_out_of_reach(place: Three) -> None:
     targets = json.loads(result.stdout)["targets"]
     assert targets["b"]["error"]["code"] == "missing_tool"
     assert targets["a"]["error"] is None
+
+
+def test_a_program_runs_on_all_and_each_line_names_its_target(training: Three) -> None:
+    """Its own code is passed on; what keeps it from one target hides no other's output."""
+    script = 'printf "one\\ntwo"; echo "in $PATH" >&2; case "$PATH" in */b/bin*) exit 7;; esac'
+    result = training.run("exec", "--all", "--", "sh", "-c", script)
+    assert result.returncode == 7
+    assert sorted(result.stdout.splitlines()) == [
+        f"{n}  {w}" for n in NAMES for w in ("one", "two")
+    ]
+    for name in NAMES:
+        assert re.search(rf"^{name}  in .*/{name}/bin", result.stderr, re.MULTILINE)
+    assert "b: sh ended with exit code 7" in result.stderr
+    training.inventory(b="python: no-such-python")
+    result = training.run("exec", "--all", "--", "cat")
+    training.inventory()
+    assert result.returncode == 78
+    assert "b has no usable python3" in result.stderr
+
+
+def test_what_only_reads_is_told_of_each_in_turn(training: Three) -> None:
+    result = training.run("runs", "--all")
+    assert result.returncode == 0
+    assert [line for line in result.stdout.splitlines() if line in NAMES] == [*NAMES]
+    training.inventory(b="python: no-such-python")
+    result = training.run("checkpoints", "list", "-t", "a", "-t", "b", "--json")
+    listed = training.run("logs", "--all", "-n", "1")
+    training.inventory()
+    assert json.loads(result.stdout)["error"]["code"] == "missing_setting"
+    assert listed.returncode == 78
+    assert len(re.findall(r"step \d+ loss", listed.stdout)) == 2
