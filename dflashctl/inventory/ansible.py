@@ -223,6 +223,7 @@ class _Conversion:
 
     def _host(self, name: str, host: _Host) -> None:
         self._bodies[name] = body = {}
+        host.fields.pop("route", None)  # a host has but one
         self._full[name] = name
         self.stands[("hosts", name)] = host.said
         if host.connection == "local":
@@ -260,7 +261,8 @@ class _Conversion:
 
     def _through(self, host: _Host) -> str | None:
         """The Proxmox host whose ``pct`` leads into a container; None: it has an sshd."""
-        if "route" in host.fields:  # said outright, in a variable of ours
+        route = host.fields.get("route")  # said outright, in a variable of ours
+        if route is not None and route.value == "ssh":
             return None
         node = str(host.node.value) if host.node else None
         known = {name: one for name, one in self._hosts.items() if one.vmid is None}
@@ -272,7 +274,7 @@ class _Conversion:
             same = [name for name, one in known.items() if one.way.get("address") == node]
             if node in known or same:
                 return node if node in known else same[0]
-        if host.connection not in _SSH:
+        if host.connection not in _SSH or route is not None:
             return self._unlisted(node, {"address": host.name} | host.way, host)
         # A node's name leads nowhere by itself; who says `proxmox_host` names a machine.
         if "address" not in host.fields and host.node and host.node.where.endswith("_host"):

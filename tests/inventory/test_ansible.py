@@ -273,6 +273,17 @@ def test_a_container_with_an_sshd_of_its_own_is_reached_as_ansible_reaches_it(
     assert routes(alone) == {"eval": SshAddress(address="192.0.2.61")}
 
 
+def test_the_route_may_be_said_outright(tmp_path: Path) -> None:
+    way = "proxmox_vmid: 201, ansible_host: 192.0.2.6, ansible_user: root"
+    text = f"{PVE}    a: {{{way}, proxmox_node: kpro6, dflashctl_route: ssh}}\n"
+    assert routes(load(tmp_path, text))["kpro6/a"] == KPRO6
+    text = f"all: {{hosts: {{a: {{{way}, dflashctl_route: pct}}}}}}"
+    inside = InContainer(host=KPRO6, host_name="192.0.2.6", vmid=201)
+    assert routes(load(tmp_path, text)) == {"192.0.2.6/a": inside}
+    text = f"all: {{hosts: {{a: {{{way}, dflashctl_route: ssh}}}}}}"
+    assert routes(load(tmp_path, text)) == {"a": KPRO6}
+
+
 def test_a_virtual_machine_is_a_host_whatever_its_number(tmp_path: Path) -> None:
     variables = "{proxmox_vmid: 300, proxmox_node: kpro6, proxmox_vmtype: qemu}"
     inventory = load(tmp_path, f"{PVE}    vm: {variables}\n")

@@ -59,6 +59,8 @@ def inventories(draw: st.DrawFn) -> dict[str, Any]:
             inside[inner] = draw(common) | {"vmid": vmid}
             if draw(st.integers(0, 3)) == 0:
                 inside[inner] |= draw(sshd) | {"route": "ssh"}
+            elif draw(st.booleans()):
+                inside[inner]["route"] = "pct"
         hosts[name] = body | ({"containers": inside} if inside else {})
     whole: dict[str, Any] = {"version": 1, "hosts": hosts}
     full = [
