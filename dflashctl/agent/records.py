@@ -13,6 +13,8 @@ from typing import Any
 def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
     """The file is wholly the old one or wholly the new one, whatever happens."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
+    # A process by our pid was killed over it, in an earlier boot perhaps.
+    temporary.unlink(missing_ok=True)
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
     try:
         with os.fdopen(handle, "wb") as file:

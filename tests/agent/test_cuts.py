@@ -16,7 +16,7 @@ import pytest
 from dflashctl.agent import apply, evidence, journal, observe, process, runs
 from dflashctl.agent.failures import AgentError
 from dflashctl.agent.protocol import Ask, StopRun
-from dflashctl.agent.records import RunFolder, StateFolder
+from dflashctl.agent.records import RunFolder, StateFolder, read_json, write_json
 from dflashctl.agent.session import Tmux
 
 from .conftest import R1, R2, WHO, Bench, until
@@ -229,3 +229,13 @@ def test_a_start_that_was_cut_before_its_session_is_not_still_coming(
     assert seen.cut.step == "StartRun"
     with journal.locked(bench.state, "t-x", WHO):
         assert bench.observe().state == "STARTING"
+
+
+def test_what_a_process_of_the_same_pid_left_behind_is_in_nobodys_way(tmp_path: Path) -> None:
+    """Pids come again: after a reboot of a container very soon."""
+    record = tmp_path / "run.json"
+    for left in ("half a rec", "whatever", ""):
+        record.with_name(f".run.json.{os.getpid()}.new").write_text(left)
+        write_json(record, {"left": left})
+        assert read_json(record) == {"left": left}
+    assert [path.name for path in tmp_path.iterdir()] == ["run.json"]

@@ -117,8 +117,11 @@ def serve() -> None:
 
 
 def _fork(request: dict[str, Any]) -> int:
+    # A Ctrl-C that comes before main() would be one of Python's own beginning.
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
     pid = os.fork()
     if pid != 0:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
         return pid
     sys.stdin = open(os.devnull)  # noqa: SIM115 - for as long as this process lives
     os.dup2(sys.stdin.fileno(), 0)
@@ -134,9 +137,12 @@ def _fork(request: dict[str, Any]) -> int:
     sys.argv = ["dflashctl", *request["argv"]]
     code: object = 1
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
         code = main(request["argv"])
     except SystemExit as asked:
         code = asked.code
+    except KeyboardInterrupt:
+        code = 130  # before main() had begun
     finally:
         # All that was loaded beforehand need not be taken down, too.
         sys.stdout.flush()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.faults.cases import WORDS, Case
 from tests.faults.preloaded import Command
-from tests.faults.world import World, until
+from tests.faults.world import World
 from tests.lab.container import Container
 from tests.lab.machine import Here
 from tests.lab.proxy import Proxy
@@ -26,7 +26,7 @@ SIGNALS = {"cli-int": signal.SIGINT, "cli-term": signal.SIGTERM, "cli-kill": sig
 # What the cut command may end with. 0: it was through, or came through all the same.
 CODES = {
     "cli-int": {0, 130},
-    "cli-term": {0, 143},
+    "cli-term": {0, 143, -15},
     "cli-kill": {0, -9},
     # It never began, or it was cut and is told as such.
     "agent-kill": {0, 66, 69},
@@ -212,8 +212,3 @@ class Strike:
 def may_end_with(case: Case) -> set[int]:
     """The exit codes that the contract allows the command that is cut."""
     return CODES[case.fault]
-
-
-def gone(world: World, kind: str) -> None:
-    """Wait until none of these processes are left."""
-    until(lambda: not world.those(kind), 15, f"a {kind} is left")

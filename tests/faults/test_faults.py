@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from typing import TYPE_CHECKING
+
 import pytest
 
 from tests.faults import judge
 from tests.faults.cases import RUNNING, WORDS, Case
-from tests.faults.conftest import Tried
 from tests.faults.strike import Strike, may_end_with
-from tests.faults.world import PATIENCE_S, World
+from tests.faults.world import PATIENCE_S, World, until
+
+if TYPE_CHECKING:
+    from tests.conftest import Lab
+    from tests.faults.conftest import Keeper, Tried
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
 CLI = ("cli-int", "cli-term", "cli-kill")
@@ -70,3 +76,28 @@ def prepare(case: Case, world: World) -> None:
         if not world.those("trainer"):
             world.ok("deploy")
         world.ok("stop")
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize("call", range(4))
+def test_a_status_whose_container_ends_in_the_middle_tells_that(
+    lab_keeper: Keeper, lab: Lab, call: int
+) -> None:
+    world = lab_keeper.get()
+    world.go_on()
+    world.broken = True
+    world.halt_at({"call": call})
+    command = world.start("status", "--json")
+    until(lambda: world.halted() or command.poll() is not None, PATIENCE_S, "it hangs")
+    assert world.halted()
+    lab.container.stop()
+    try:
+        command.wait(PATIENCE_S)
+        assert command.poll() in (69, 78), command.out + command.err
+        (seen,) = json.loads(command.out)["targets"].values()
+        assert seen["error"]["code"] in ("link_lost", "unreachable", "container_stopped")
+    finally:
+        lab.container.start()
+    world.go_on()
+    world.ok("deploy", "--restart")
+    world.broken = False
