@@ -185,17 +185,16 @@ def cut(state: StateFolder, job: str) -> CutTransaction | None:
     First its name, then whether anybody is at work, then its facts: one that begins or ends
     in this very moment was not cut.
     """
-    named = read_json(state.newest_transaction(job))
-    if named is None or holder(state) is not None:
+    named = read_json(state.newest_transaction(job)) or {}
+    if "id" not in named or holder(state) is not None:
         return None
-    known = facts(state, str(named.get("id", "")))
+    known = facts(state, str(named["id"]))
     if known and known[-1].get("fact") == "end":
         return None
-    last = known[-1] if known else named
     return CutTransaction(
-        id=str(named.get("id", "")),
+        id=str(named["id"]),
         step=last_step(known),
-        at=float(last.get("at") or 0.0),
+        at=float((known[-1] if known else named)["at"]),
         who=str(named.get("who", "somebody")),
     )
 

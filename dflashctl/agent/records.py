@@ -231,12 +231,12 @@ class StateFolder:
         return [RunFolder(path=record.parent) for record in found]
 
     def current(self, job: str) -> RunFolder | None:
-        """The job's newest run."""
+        """The job's newest run; by its date where the file that names it was damaged."""
         with suppress(OSError):
-            run_id = (self.job(job) / "current").read_text(encoding="utf-8").strip()
-            folder = self.run(job, run_id)
-            if run_id and folder.path.is_dir():
-                return folder
+            run_id = (self.job(job) / "current").read_bytes().decode("utf-8", "replace").strip()
+            if run_id.isprintable() and run_id and self.run(job, run_id).path.is_dir():
+                return self.run(job, run_id)
+            return max(self.runs(job), key=lambda folder: folder.run.stat().st_mtime, default=None)
         return None
 
     def set_current(self, job: str, run_id: str) -> None:

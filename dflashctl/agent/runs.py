@@ -38,7 +38,7 @@ class Alive:
 
 def _recorded(record: dict[str, Any], name: str, rows: Table) -> Process | None:
     value = record.get(name)
-    if not isinstance(value, list):
+    if not isinstance(value, list) or len(value) != 2:
         return None
     noted = Process(*value)
     row = rows.get(noted.pid)
@@ -107,11 +107,14 @@ def state_of(
 def see(folder: RunFolder, who: Alive, now: float) -> RunSeen | None:
     """The run as its records and the process table tell; None without its record.
 
-    What another version did not record is passed over.
+    What another version did not record is passed over. A record that was damaged is none, but
+    what lives must be told all the same.
     """
-    run = read_json(folder.run)
-    if run is None or not isinstance(run.get("started_at"), int | float):
-        return None
+    run = read_json(folder.run) or {}
+    if not isinstance(run.get("started_at"), int | float):
+        if not (who.supervisor or who.members):
+            return None
+        run = {"started_at": folder.path.stat().st_mtime}
     started, end, stop = read_json(folder.process), read_json(folder.exit), read_json(folder.stop)
     over = end is not None
     code = end.get("exit_code") if end else None

@@ -164,7 +164,7 @@ def _end_all(bench: Bench) -> None:
         for member in left:
             process.send(member, signal.SIGKILL)
     records = [read_json(run.process) for run in runs]
-    supervisors = [process.Process(*r["supervisor"]) for r in records if r and r["supervisor"]]
+    supervisors = [process.Process(*r["supervisor"]) for r in records if r and r.get("supervisor")]
     deadline = time.monotonic() + 10
     while (
         alive := [p for p in supervisors if process.is_alive(p)]

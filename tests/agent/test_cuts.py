@@ -17,6 +17,7 @@ from dflashctl.agent import apply, evidence, journal, observe, process, runs
 from dflashctl.agent.failures import AgentError
 from dflashctl.agent.protocol import Ask, StopRun
 from dflashctl.agent.records import RunFolder, StateFolder, read_json, write_json
+from dflashctl.agent.seen import LIVE_STATES
 from dflashctl.agent.session import Tmux
 
 from .conftest import R1, R2, WHO, Bench, until
@@ -239,3 +240,31 @@ def test_what_a_process_of_the_same_pid_left_behind_is_in_nobodys_way(tmp_path: 
         write_json(record, {"left": left})
         assert read_json(record) == {"left": left}
     assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+
+
+DAMAGE = {"empty": b"", "half": None, "nothing but zeros": b"\0" * 300, "another kind": b"[7]\n",
+          "other fields": b'{"at": "x", "process": [1]}'}  # fmt: skip
+RECORDS = ("current", "transaction.json", "run.json", "process.json", "release.json",
+           "state.json", "facts.json", "log.index")  # fmt: skip
+
+
+@pytest.mark.parametrize("record", RECORDS)
+def test_a_damaged_record_costs_what_was_in_it_and_no_more(bench: Bench, record: str) -> None:
+    """As a power cut leaves it on a disk that keeps no promises: the job still works."""
+    bench.start(R1, "echo step 1 loss=0.5; sleep 60")
+    until(bench.run(R1).state.exists)
+    until((bench.run(R1).path / "log.index").exists)
+    job, run = bench.state.job("dflash"), bench.run(R1).path
+    path = job / record if (job / record).exists() else run / record
+    whole = path.read_bytes()
+    for name, left in DAMAGE.items():
+        path.write_bytes(whole[: len(whole) // 2] if left is None else left)
+        seen = bench.observe()
+        assert seen.run is not None, name
+        assert (seen.run.id, seen.run.state in LIVE_STATES) == (R1, True), name
+        assert seen.run.processes >= 1, name
+    stopped = bench.stop(R1)
+    assert stopped.failure is None
+    assert not process.marked(process.table(), R1)
+    assert bench.start(R2, "sleep 60").failure is None
+    assert bench.observe().state == "RUNNING"
