@@ -30,6 +30,18 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FirstFailure:
+    """The process of a run that torchrun saw fail first on this target.
+
+    ``exit_code`` is negative when a signal ended it; ``at``: when, to the second.
+    """
+
+    rank: int
+    exit_code: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Interface:
     """An address of the target, on a network interface that is up and is no loopback.
 

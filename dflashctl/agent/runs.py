@@ -14,6 +14,7 @@ from dflashctl.agent.fabric import Node
 from dflashctl.agent.process import Process, Table
 from dflashctl.agent.protocol import FileWanted
 from dflashctl.agent.records import RunFolder, read_json
+from dflashctl.agent.rootcause import first_failure
 from dflashctl.agent.seen import Ending, RunSeen, State
 
 # How long a run may take from its record to its first process.
@@ -128,6 +129,7 @@ def see(folder: RunFolder, who: Alive, now: float) -> RunSeen | None:
         counted = started.get("oom_kills")
         oom = cgroup.killed_since(cgroup.Kills(*counted) if counted else None)
     asked = stop is not None and not oom
+    node = _node(run)
     trainer = (started or {}).get("trainer")
     return RunSeen(
         id=folder.id,
@@ -149,7 +151,8 @@ def see(folder: RunFolder, who: Alive, now: float) -> RunSeen | None:
         release=run.get("release") or "",
         started_by=run.get("started_by") or "",
         buckets=library.boundaries(run.get("env") or {}),
-        node=_node(run),
+        node=node,
+        first_failure=first_failure(folder.log) if node and over and code else None,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from dflashctl.agent.fabric import Interface, Node
+from dflashctl.agent.fabric import FirstFailure, Interface, Node
 from dflashctl.agent.keeping import StoreSeen
 from dflashctl.agent.lean import dataclass
 from dflashctl.agent.process import Rung
@@ -67,6 +67,7 @@ class RunSeen:
         started_by: who started it.
         buckets: the boundaries that it was started with, if any.
         node: the target's place in it, where it is one over several.
+        first_failure: of such a run that has failed, which process torchrun saw fail first.
     """
 
     id: str
@@ -89,6 +90,7 @@ class RunSeen:
     started_by: str
     buckets: BucketsSeen | None = None
     node: Node | None = None
+    first_failure: FirstFailure | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ once a second and at least every `HEARTBEAT_S` while it lives::
      "loss_smoothed": 4.58,       exponential mean over about 20 points
      "not_finite": null,          {"metric", "step", "at", "count"}: since the last finite one
      "efficiency": [0.77, 120],   mean padding efficiency, of how many points; null: never said
-     "work_s": 0.21,              exponential mean over about 20 points; null: never said
+     "work_s": [0.21, 120],       exponential mean over about 20 points, of how many; or null
      "recent": [[at, step, loss, accuracy, tokens_per_s], ...],     the last `RECENT` seconds
                                   that had points; of several in a second the highest loss
      "bins": [[at, step, points, steps, busy_s, loss, accuracy, tokens_per_s], ...]}
@@ -50,6 +50,8 @@ BINS = 128
 # A step that takes this many times the usual is a pause and not a slow step.
 PAUSE = 10.0
 TREND = 30
+# A mean of fewer points says little.
+STEADY = 20
 _SMOOTHING = 2 / 21
 
 
@@ -103,7 +105,7 @@ class Series:
         self._smoothed: float | None = None
         self._not_finite: dict[str, Any] | None = None
         self._efficiency: tuple[float, int] | None = None
-        self._work_s: float | None = None
+        self._work_s: tuple[float, int] | None = None
         self._recent: deque[list[float | None]] = deque(maxlen=RECENT)
         self._gaps: deque[float] = deque(maxlen=63)
         self._paces: deque[float] = deque(maxlen=63)
@@ -121,8 +123,13 @@ class Series:
         self._last_at = at
         self._judge_finite(at, point)
         loss = _finite(point.get("loss"))
-        self._smoothed = _smoothed(self._smoothed, loss)
-        self._work_s = _smoothed(self._work_s, _finite(point.get("work_s")))
+        if loss is not None:
+            old = self._smoothed
+            self._smoothed = loss if old is None else old + (loss - old) * _SMOOTHING
+        work_s = _finite(point.get("work_s"))
+        if work_s is not None:
+            mean, count = self._work_s or (work_s, 0)
+            self._work_s = mean + (work_s - mean) * _SMOOTHING, count + 1
         steps, busy_s = self._advance(at, before, point.get("step"))
         speed = _finite(point.get("tokens_per_s"))
         accuracy = _finite(point.get("accuracy"))
@@ -156,7 +163,7 @@ class Series:
             "loss_smoothed": _short(self._smoothed),
             "not_finite": self._not_finite,
             "efficiency": self._efficiency,
-            "work_s": _short(self._work_s),
+            "work_s": self._work_s,
             "recent": [[round(row[0] or 0.0, 3), *map(_short, row[1:])] for row in self._recent],
             "bins": [one.row() for one in self._bins],
         }
@@ -220,7 +227,7 @@ class Progress:
     recent: tuple[tuple[float, float | None, float | None, float | None, float | None], ...]
     bins: tuple[Bin, ...]
     efficiency: tuple[float, int] | None = None
-    work_s: float | None = None
+    work_s: tuple[float, int] | None = None
 
 
 def read_progress(state: dict[str, Any]) -> Progress | None:
@@ -243,7 +250,7 @@ def read_progress(state: dict[str, Any]) -> Progress | None:
             recent=tuple((row[0], row[1], row[2], row[3], row[4]) for row in state["recent"]),
             bins=tuple(Bin.of_row(row) for row in state["bins"]),
             efficiency=tuple(state["efficiency"]) if state.get("efficiency") else None,
-            work_s=state.get("work_s"),
+            work_s=tuple(state["work_s"]) if state.get("work_s") else None,
         )
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):
         return None
@@ -260,7 +267,8 @@ def metrics_seen(progress: Progress) -> MetricsSeen:
     low, middle, high = _time_left(left, rates)
     told = last.pop("eta_s")
     last["padding_efficiency"] = progress.efficiency[0] if progress.efficiency else None
-    last["work_s"] = progress.work_s
+    told_often = progress.work_s is not None and progress.work_s[1] >= STEADY
+    last["work_s"] = progress.work_s[0] if progress.work_s and told_often else None
     if middle is None:
         low = middle = high = told
     return MetricsSeen(
@@ -306,12 +314,6 @@ def _trend(values: Sequence[float]) -> tuple[float, ...]:
     count = min(TREND, len(values))
     cuts = [round(index * len(values) / count) for index in range(count + 1)] if count else [0]
     return tuple(sum(values[a:b]) / (b - a) for a, b in pairwise(cuts))
-
-
-def _smoothed(before: float | None, value: float | None) -> float | None:
-    if before is None or value is None:
-        return before if value is None else value
-    return before + (value - before) * _SMOOTHING
 
 
 def _finite(value: float | None) -> float | None:

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Literal
 
+from dflashctl.agent.process import signal_name
 from dflashctl.agent.seen import LIVE_STATES, VerdictSeen
 from dflashctl.plan import words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from dflashctl.agent.fabric import FirstFailure
     from dflashctl.agent.seen import MetricsSeen, Observed, RunSeen
 
 # A node that takes so many times what the others take holds them up: all wait for the last one.
@@ -34,6 +36,7 @@ class NodeShown:
         work_s: what a step takes it, the waiting for others left out; None: it does not tell.
         step_s: what a step takes in all.
         ended_ago_s, how: when and how its part ended, if it did.
+        first_failure: which of its processes failed first, as torchrun says; so long ago.
     """
 
     name: str
@@ -44,6 +47,8 @@ class NodeShown:
     step_s: float | None = None
     ended_ago_s: float | None = None
     how: str | None = None
+    first_failure: FirstFailure | None = None
+    failed_ago_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +102,8 @@ def _node(
         step_s=_step_s(metrics) if metrics else None,
         ended_ago_s=None if ended is None else max(0.0, seen.now - ended),
         how=None if run.state in LIVE_STATES else _how(run),
+        first_failure=run.first_failure,
+        failed_ago_s=seen.now - run.first_failure.at if run.first_failure else None,
     )
 
 
@@ -113,6 +120,8 @@ def _how(run: RunSeen) -> str:
         return "out of memory"
     if run.signal:
         return f"signal {run.signal}"
+    if run.first_failure is not None:
+        return _process(run.first_failure)
     if run.exit_code is not None:
         return f"exit code {run.exit_code}"
     return "nobody recorded how"
@@ -128,16 +137,33 @@ def _lost(nodes: tuple[NodeShown, ...]) -> Iterator[tuple[str, VerdictSeen]]:
             evidence = f"node {one.rank}, {one.name}, is {_state(one)}; {rest} still at work"
             yield one.name, VerdictSeen(code="node_lost", since=None, evidence=evidence)
         return
-    failed = [one for one in gone if one.state == "FAILED" and one.ended_ago_s is not None]
-    if len(failed) < 2:
-        return
-    first, second = sorted(failed, key=lambda one: -(one.ended_ago_s or 0.0))[:2]
-    between = (first.ended_ago_s or 0.0) - (second.ended_ago_s or 0.0)
-    evidence = (
-        f"node {first.rank}, {first.name}, ended first ({first.how}), {second.name} "
-        f"{between:.1f} s later"
-    )
-    yield first.name, VerdictSeen(code="node_failed_first", since=None, evidence=evidence)
+    failed = sorted((one for one in gone if one.state == "FAILED"), key=_blame)
+    if len(failed) > 1:
+        first, second = failed[:2]
+        evidence = (
+            f"node {first.rank}, {first.name}, failed first ({first.how}); "
+            f"then {second.name} ({second.how})"
+        )
+        yield first.name, VerdictSeen(code="node_failed_first", since=None, evidence=evidence)
+
+
+def _blame(node: NodeShown) -> tuple[bool, float]:
+    """Least for the node that pulled the others along.
+
+    A process that a signal ended did not lose its peer; of others the oldest failure counts, and
+    not the end of its torchrun, which waits for more.
+    """
+    told = node.first_failure
+    ago = node.failed_ago_s if node.failed_ago_s is not None else node.ended_ago_s
+    by_signal = told is not None and told.exit_code < 0
+    return not by_signal, -(ago or 0.0)
+
+
+def _process(failed: FirstFailure) -> str:
+    """How a process ended: ``rank 2: signal KILL``."""
+    if failed.exit_code >= 0:
+        return f"rank {failed.rank}: exit code {failed.exit_code}"
+    return f"rank {failed.rank}: signal {signal_name(-failed.exit_code)}"
 
 
 def _state(node: NodeShown) -> str:

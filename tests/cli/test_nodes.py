@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dflashctl.agent.fabric import Node
+from dflashctl.agent.fabric import FirstFailure, Node
 from dflashctl.cli.health import exit_code, report, together
 from dflashctl.errors import Unreachable
 from dflashctl.inventory.model import Local, Target
@@ -107,8 +107,22 @@ def test_of_a_run_that_failed_it_is_told_who_was_the_first() -> None:
     found = reports(ended(0, 4.0, exit_code=1), ended(1, 9.5, signal="KILL"))
     (verdict,) = found[1].verdicts
     assert verdict.code == "node_failed_first"
-    assert verdict.evidence == f"node 1, {B}, ended first (signal KILL), {A} 5.5 s later"
+    assert verdict.evidence == (f"node 1, {B}, failed first (signal KILL); then {A} (exit code 1)")
     assert [exit_code(one) for one in found] == [4, 4]
+
+
+def test_a_process_that_a_signal_ended_is_the_cause_though_its_torchrun_ends_last() -> None:
+    peer_lost = FirstFailure(rank=0, exit_code=1, at=BUSY.now - 9.0)
+    killed = FirstFailure(rank=2, exit_code=-9, at=BUSY.now - 8.0)
+    found = reports(
+        ended(0, 6.0, exit_code=1, first_failure=peer_lost),
+        ended(1, 4.0, exit_code=1, first_failure=killed),
+    )
+    (verdict,) = found[1].verdicts
+    assert verdict.evidence == (
+        f"node 1, {B}, failed first (rank 2: signal KILL); then {A} (rank 0: exit code 1)"
+    )
+    assert not found[0].verdicts
 
 
 def test_of_a_run_that_was_stopped_nobody_is_blamed() -> None:
