@@ -23,7 +23,7 @@ import yaml
 from tests.lab.container import Container, containers, why_no_lab
 from tests.lab.machine import end_processes
 from tests.lab.need import do_without
-from tests.lab.network import Bridge, bridged
+from tests.lab.network import INTERFACE, Bridge, bridged
 from tests.lab.numeric import torch_path
 from tests.lab.proxmox import proxmox
 from tests.lab.rootfs import LabUnavailable
@@ -178,6 +178,13 @@ class Two:
         ours = [line.split(None, 1) for line in listed if TRAINER in line]
         return {int(pid): words for pid, words in ours}
 
+    def kill_one(self, number: int) -> int:
+        """End one of a container's processes, not its torchrun."""
+        found = self.processes(number)
+        pid = min(pid for pid, words in found.items() if "distributed.run" not in words)
+        self.machines[number].run(("kill", "-KILL", str(pid))).check_returncode()
+        return pid
+
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
@@ -224,7 +231,25 @@ def nothing_left(two: Two) -> Iterator[None]:
 def test_two_nodes_of_two_ranks_learn_what_one_node_of_four_does(two: Two) -> None:
     two.write()
     two.ok("deploy")
-    two.await_step(6)
+    two.await_step(5)
+    told = two.status()
+    (run,) = told["runs"]
+    assert [(one["target"], one["rank"], one["state"]) for one in run["nodes"]] == [
+        (NODES[0], 0, "RUNNING"),
+        (NODES[1], 1, "RUNNING"),
+    ]
+    left, right = (told["targets"][name]["run"] for name in NODES)
+    assert left["id"] == right["id"] == run["id"]
+    assert right["node"] == {
+        "rank": 1, "names": list(NODES), "port": PORT, "master": two.bridge.addresses[0],
+        "address": two.bridge.addresses[1], "interface": INTERFACE,
+    }  # fmt: skip
+    shown = two.dflashctl("status").stdout
+    assert f"0  {NODES[0]}" in shown
+    assert f"1  {NODES[1]}" in shown
+    lines = two.ok("logs").splitlines()
+    assert any(line.startswith(NODES[0]) and " loss " in line for line in lines)
+    assert any(line.startswith(NODES[1]) and " work_s " in line for line in lines)
     begun = time.monotonic()
     two.ok("stop")
     assert time.monotonic() - begun < GRACE_S
@@ -236,7 +261,90 @@ def test_two_nodes_of_two_ranks_learn_what_one_node_of_four_does(two: Two) -> No
 
     two.write(nodes=1, processes=4, out="alone")
     two.ok("deploy")
-    two.await_step(6, "alone")
+    two.await_step(5, "alone")
     two.ok("stop")
-    both, alone = ([one["loss"] for one in two.steps(out)][:6] for out in ("checkpoints", "alone"))
+    both, alone = ([one["loss"] for one in two.steps(out)][:5] for out in ("checkpoints", "alone"))
     assert both == pytest.approx(alone, rel=1e-4)
+
+
+def test_when_a_nodes_trainer_is_killed_the_run_ends_and_the_node_is_named(two: Two) -> None:
+    two.write()
+    two.ok("deploy")
+    two.await_step(2)
+    two.kill_one(1)
+    until(lambda: two.states() == ["FAILED", "FAILED"], 60)
+    told = two.status()
+    assert told["exit_code"] == 4
+    (verdict,) = told["runs"][0]["verdicts"]
+    assert (verdict["target"], verdict["code"]) == (NODES[1], "node_failed_first")
+    assert "signal KILL" in verdict["evidence"]
+    assert not two.processes(0)
+    assert not two.processes(1)
+
+
+def test_with_max_restarts_it_goes_on_until_the_network_is_cut(two: Two) -> None:
+    two.write(max_restarts=1)
+    two.ok("deploy")
+    two.await_step(2)
+    killed = two.kill_one(1)
+    before = len(two.steps())
+    until(lambda: len(two.steps()) > before + 2 and two.steps()[-1]["step"] >= 2, 90)
+    assert [one["step"] for one in two.steps()].count(1) == 2, "it began once more"
+    assert two.states() == ["RUNNING", "RUNNING"]
+    assert killed not in two.processes(1)
+
+    two.bridge.cut(1)
+    told = two.status()
+    assert told["exit_code"] == 5
+    (verdict,) = [
+        one for one in told["targets"][NODES[1]]["verdicts"] if one["code"] != "straggler"
+    ]
+    assert verdict["code"] == "node_apart"
+    for word in (*NODES, *two.bridge.addresses, str(PORT)):
+        assert word in verdict["evidence"]
+    until(lambda: two.states() == ["FAILED", "FAILED"], PATIENCE_S + 75)
+    assert not two.processes(0)
+    assert not two.processes(1)
+
+
+def test_targets_that_do_not_reach_each_other_are_left_untouched(two: Two) -> None:
+    two.write()
+    two.bridge.cut(1)
+    refused = two.dflashctl("deploy", "--json")
+    assert refused.returncode == 65
+    targets = json.loads(refused.stdout)["targets"]
+    (refusal,) = targets[NODES[1]]["error"]["detail"]["refusals"]
+    assert refusal["code"] == "no_way_between"
+    for word in (*NODES, *two.bridge.addresses, str(PORT)):
+        assert word in refusal["message"]
+    assert targets[NODES[0]]["error"]["code"] == "held_back"
+    assert not two.processes(0)
+    assert not two.processes(1)
+
+    two.bridge.mend(1)
+    taker = f"import socket, time; s = socket.create_server(('', {PORT})); time.sleep(120)"
+    two.machines[0].run(("sh", "-c", 'python3 -c "$1" >/dev/null 2>&1 &', "sh", taker))
+    until(lambda: "create_server" in two.machines[0].run(("ps", "-eo", "args=")).stdout)
+    refused = two.dflashctl("deploy", "--json")
+    (refusal,) = json.loads(refused.stdout)["targets"][NODES[0]]["error"]["detail"]["refusals"]
+    assert refusal["code"] == "port_taken"
+    assert "python3 (pid " in refusal["message"]
+
+
+def test_a_folder_that_both_have_is_cleared_once(two: Two) -> None:
+    two.write()
+    checkpoints = two.shared / "work" / "checkpoints"
+    (checkpoints / "step-00000007").mkdir(parents=True)
+    (checkpoints / "step-00000007" / "COMPLETE").touch()
+    shown = two.dflashctl("deploy", "--clear-checkpoints", "--dry-run", "--json")
+    assert shown.returncode == 10, shown.stderr
+    plans = [one["plan"] for one in json.loads(shown.stdout)["targets"].values()]
+    cleared = [[step["action"] for step in plan["steps"]].count("clear_checkpoints")
+               for plan in plans]  # fmt: skip
+    assert cleared == [1, 0]
+    assert any(NODES[0] in note for note in plans[1]["notes"])
+    assert sorted(path.name for path in checkpoints.iterdir()) == ["step-00000007"]
+    two.ok("checkpoints", "clear")
+    assert not list(checkpoints.iterdir())
+    two.ok("checkpoints", "restore", "--last-cleared")
+    assert (checkpoints / "step-00000007" / "COMPLETE").exists()
