@@ -32,6 +32,8 @@ from dflashctl.agent.records import RunFolder, StateFolder, read_json, write_ato
 from dflashctl.agent.session import Tmux
 
 APPEAR_S = 15.0
+# How often a session is asked for whose supervisor has said nothing yet.
+GONE_S = 0.5
 SETTLE_S = 2.0
 TAIL_LINES = 20
 
@@ -59,7 +61,7 @@ def start(wanted: StartRun, commit: Commit, state: StateFolder, tmux: Tmux) -> R
     try:
         pipe = shlex.join(own_words("collect", folder.path))
         tmux.start(wanted.session, own_words("supervise", folder.path), pipe)
-        _await(folder.process.exists, folder, "the supervisor did not come up")
+        _await_supervisor(folder, lambda: bool(tmux.session(wanted.session)))
         if wanted.watch is not None:
             _begin_watching(wanted, commit, folder, state, tmux)
     except AgentError as error:
@@ -178,11 +180,18 @@ def _write_launch(
     return {name: value for name, value in env.items() if name not in wanted.secrets}
 
 
-def _await(ready: Callable[[], bool], folder: RunFolder, otherwise: str) -> None:
-    deadline = time.monotonic() + APPEAR_S
-    while not ready() and not folder.exit.exists():
-        if time.monotonic() > deadline:
-            raise AgentError("start_failed", reason=f"{otherwise} within {APPEAR_S:g} s")
+def _await_supervisor(folder: RunFolder, session: Callable[[], bool]) -> None:
+    """Until it has recorded who runs, or how that ended."""
+    began = asked = time.monotonic()
+    while not folder.process.exists() and not folder.exit.exists():
+        now = time.monotonic()
+        if now - began > APPEAR_S:
+            reason = f"the supervisor did not come up within {APPEAR_S:g} s"
+            raise AgentError("start_failed", reason=reason)
+        if now - asked > GONE_S:
+            gone, asked = not session(), now
+            if gone and not folder.process.exists() and not folder.exit.exists():
+                raise AgentError("start_failed", reason="the supervisor ended without a record")
         time.sleep(0.01)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from dflashctl.agent import apply, evidence, journal, observe, process, runs
+from dflashctl.agent import apply, evidence, journal, launch, observe, process, runs
 from dflashctl.agent.failures import AgentError
 from dflashctl.agent.protocol import Ask, StopRun
 from dflashctl.agent.records import RunFolder, StateFolder, read_json, write_json
@@ -268,3 +268,15 @@ def test_a_damaged_record_costs_what_was_in_it_and_no_more(bench: Bench, record:
     assert not process.marked(process.table(), R1)
     assert bench.start(R2, "sleep 60").failure is None
     assert bench.observe().state == "RUNNING"
+
+
+def test_a_supervisor_that_cannot_record_anything_is_not_waited_for(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "own_words", lambda *_: ("sh", "-c", "echo no room left on device"))
+    began = time.monotonic()
+    outcome = bench.start(R1, "sleep 60")
+    assert outcome.failure is not None
+    assert outcome.failure.detail["reason"] == "the supervisor ended without a record"
+    assert time.monotonic() - began < launch.APPEAR_S
+    assert bench.observe().state == "FAILED"
