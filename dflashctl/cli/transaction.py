@@ -118,7 +118,7 @@ def _propose(call: Call, agents: Agents, verb: Verb, wanted: tuple[Desired, ...]
     names = [one.target.name for one in wanted]
     courses = _with(tuple(Course(target=name) for name in names), looked)
     if verb.meet is not None:
-        with call.waiting_for("between", wanted):
+        with call.waiting_for("checking the ways between", wanted):
             met = verb.meet(agents, tuple(_sights(courses)))
         courses = _merged(courses, _with(tuple(filter(_seen, courses)), met))
     planned = tuple(filter(_seen, courses))

@@ -97,7 +97,8 @@ class Board:
         over = [row for row in rows if row.over]
         hidden = {id(row) for row in [*over, *reversed(rows)][:left_out]}
         table = Table.grid(padding=(0, 2, 0, 0))
-        table.add_column(no_wrap=True)
+        # Of a long step the end may go, of a name nothing.
+        table.add_column(no_wrap=True, min_width=max(len(one_line(row.name)) for row in rows))
         table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
         for row in rows:
             if id(row) not in hidden:

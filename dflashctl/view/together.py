@@ -97,9 +97,9 @@ def _table(screen: Screen, courses: tuple[Course, ...]) -> None:
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("target", no_wrap=True)
-    table.add_column("state", no_wrap=True)
-    table.add_column("what became of it", overflow="fold")
+    table.add_column("TARGET", no_wrap=True)
+    table.add_column("STATE", no_wrap=True)
+    table.add_column("OUTCOME", overflow="fold")
     for course in courses:
         state: str = course.seen.state if course.seen is not None else "-"
         if isinstance(course.error, e.Unreachable):

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -68,6 +70,62 @@ def test_on_a_terminal_the_step_at_work_moves_and_the_done_ones_stay(
     assert "\x1b[2J" not in shown
     assert "  done  stop it: gone, by TERM (12 s)" in shown
     assert shown.rstrip().endswith("\x1b[2K") or "it goes on" in shown.splitlines()[-1]
+
+
+THREE = ("kpro6/dflash", "kpro6/eval", "kpro7/dflash")
+
+
+def test_of_several_on_a_pipe_each_line_names_its_target(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with Board(Screen("auto", {}), dict.fromkeys(THREE, STEPS)) as board:
+        one_step(board.of("kpro6/eval"))
+        board.of("kpro7/dflash").failed(1)
+        board.of("kpro6/dflash").remark("connecting again")
+    assert capsys.readouterr().err.splitlines() == [
+        "        kpro6/eval: 2 still alive, sending TERM",
+        "  done  kpro6/eval: stop it: gone, by TERM (12 s)",
+        "failed  kpro7/dflash: start it [bold]",
+        "kpro6/dflash: connecting again",
+    ]
+
+
+def test_of_several_on_a_terminal_each_has_a_row_with_its_whole_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    long = replace(STOP, what="stop " + "a run of very many words " * 9)
+    with Board(Screen("never", XTERM), dict.fromkeys(THREE, (long, STEPS[1]))) as board:
+        for name in THREE:
+            board.of(name).tell(StepBegun(index=0))
+        board.of(THREE[0]).tell(StepDone(index=0, seconds=0.0, result="gone", facts={}))
+        board.of(THREE[0]).ended()
+        board.redraw()
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue())
+    rows = [line for line in re.split(r"[\r\n]", shown) if "stop a run" in line]
+    assert {row.split()[0] for row in rows} == {*THREE}
+    assert "  done  stop a run" in shown
+
+
+def test_more_rows_than_a_terminal_has_lines_leave_out_those_that_are_through(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    names = [f"box{number:02}" for number in range(64)]
+    screen = Screen("never", {**XTERM, "LINES": "10"})
+    with Board(screen, dict.fromkeys(names, STEPS)) as board:
+        for name in names:
+            board.of(name).tell(StepBegun(index=0))
+        for name in names[:60]:
+            board.of(name).ended()
+        start = len(terminal.getvalue())
+        board.redraw()
+    last = terminal.getvalue()[start:]
+    for name in names[60:]:
+        assert name in last
+    assert "60 of 64 are through" in last
 
 
 def sent(screen: Screen, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
