@@ -52,7 +52,7 @@ from dflashctl.agent.protocol import (
 )
 from dflashctl.agent.recorded import ListRuns, ReadBlobs, RecallRun
 from dflashctl.agent.records import StateFolder
-from dflashctl.agent.session import clean_environment
+from dflashctl.agent.session import clean_environment, load_ahead
 from dflashctl.agent.watching import Notify
 
 DEFAULT_STATE = "~/.local/state/dflashctl"
@@ -189,6 +189,8 @@ def serve(state_dir: str, first: str = "") -> None:
                 laid.append(request)
             out.send(reply)
             out.committed = False
+            if isinstance(request, Look) and request.files:
+                load_ahead()  # a start is likely to follow
     except ClientGone:
         pass
     except wire.WireError as error:

@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -205,6 +206,15 @@ def _within(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def load_ahead() -> None:
+    """Load libtmux, which takes a while, in the time until the next request comes."""
+
+    def load() -> None:
+        import libtmux  # noqa: F401 - it is for whoever needs it next
+
+    threading.Thread(target=load, name="libtmux", daemon=True).start()
 
 
 def leaders(panes: Iterable[Pane], rows: process.Table) -> set[Process]:

@@ -7,6 +7,8 @@ import hashlib
 import io
 import os
 import signal
+import subprocess
+import sys
 import tarfile
 import time
 from collections.abc import Iterator, Sequence
@@ -288,3 +290,30 @@ def test_a_reader_that_does_not_read_cannot_hold_up_a_begun_transaction(
         out.send(Alive())
     os.close(source)
     os.close(sink)
+
+
+@pytest.mark.parametrize("asks_for_files", [True, False])
+def test_what_a_start_needs_is_loaded_ahead_only_where_one_is_likely_to_follow(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, asks_for_files: bool
+) -> None:
+    monkeypatch.setattr(serve, "load_ahead", (bench.folder / "loading").touch)
+    place = str(bench.folder / "train.py")
+    file = FileWanted(dest=place, sha256="0" * 64, size=1, mode=0o644)
+    agent = Agent(bench)
+    for files in ((file,) if asks_for_files else (), ()):  # the second comes after the loading
+        agent.send(bench.look(files=files))
+        agent.reply()
+    assert (bench.folder / "loading").exists() == asks_for_files
+    agent.end()
+
+
+def test_loading_ahead_holds_nobody_up_and_loads() -> None:
+    script = (
+        "import sys, threading\n"
+        "from dflashctl.agent.session import load_ahead\n"
+        "assert 'libtmux' not in sys.modules\n"
+        "load_ahead()\n"
+        "[one.join() for one in threading.enumerate() if one.name == 'libtmux']\n"
+        "assert 'libtmux' in sys.modules\n"
+    )
+    subprocess.run((sys.executable, "-c", script), check=True, timeout=60)
