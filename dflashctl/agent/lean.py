@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import MISSING, Field, FrozenInstanceError, field, fields
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 __all__ = ["dataclass", "field"]
@@ -30,8 +31,13 @@ def _made(cls: Any) -> Any:
     return dataclasses.dataclass(init=False, repr=False, eq=False, slots=True, kw_only=True)(cls)
 
 
+@cache
+def _fields(cls: type) -> tuple[Field[Any], ...]:
+    return fields(cls)  # which looks them up each time
+
+
 def _init(self: Any, **values: Any) -> None:
-    for one in fields(self):
+    for one in _fields(type(self)):
         if one.name in values:
             value = values.pop(one.name)
         elif (value := _default(one)) is MISSING:
@@ -46,12 +52,12 @@ def _default(one: Field[Any]) -> Any:
 
 
 def _repr(self: Any) -> str:
-    shown = (f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if f.repr)
+    shown = (f"{f.name}={getattr(self, f.name)!r}" for f in _fields(type(self)) if f.repr)
     return f"{type(self).__qualname__}({', '.join(shown)})"
 
 
 def _compared(self: Any) -> tuple[Any, ...]:
-    return tuple(getattr(self, f.name) for f in fields(self) if f.compare)
+    return tuple(getattr(self, f.name) for f in _fields(type(self)) if f.compare)
 
 
 def _eq(self: Any, other: object) -> Any:
@@ -73,7 +79,7 @@ def _delete(self: Any, name: str) -> None:
 
 
 def _reduce(self: Any) -> tuple[Any, ...]:
-    return _again, (type(self), {f.name: getattr(self, f.name) for f in fields(self)})
+    return _again, (type(self), {f.name: getattr(self, f.name) for f in _fields(type(self))})
 
 
 def _again(cls: type[T], values: dict[str, Any]) -> T:

@@ -272,7 +272,12 @@ def fingerprint(
 def _disks(look: Look, state: StateFolder) -> tuple[DiskSeen, ...]:
     """Room where records, checkpoints, pushed files and the run live."""
     folder = look.checkpoints.path if look.checkpoints else None
-    places = [str(state.path), folder, look.cwd, *(file.dest for file in look.files)]
+    # A file is written beside its place; a link may lead to another disk.
+    files = (
+        file.dest if os.path.islink(file.dest) else os.path.dirname(file.dest)
+        for file in look.files
+    )
+    places = [str(state.path), folder, look.cwd, *files]
     seen = []
     for place in dict.fromkeys(place for place in places if place):
         with suppress(OSError):

@@ -63,8 +63,13 @@ def _for_files(seen: Observed, steps: tuple[Step, ...]) -> Iterator[Refusal]:
     """
     needed: dict[tuple[int, int], int] = {}
     named: dict[tuple[int, int], str] = {}
+    # Of many files, most are in the same few folders.
+    disks: dict[str, DiskSeen | None] = {disk.path: disk for disk in seen.disks}
     for path, size in _writes(seen, steps):
-        disk = disk_for(path, seen)
+        place = path if path in disks else path.rpartition("/")[0]
+        if place not in disks:
+            disks[place] = disk_for(path, seen)
+        disk = disks[place]
         if disk is None:
             continue
         key = (disk.free, disk.total)

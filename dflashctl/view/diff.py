@@ -26,13 +26,16 @@ def show_diffs(console: Console, diffs: Sequence[FileDiff], *, whole: bool) -> N
     from rich.text import Text
 
     shown = whole or sum(len(diff.lines) for diff in diffs) <= SHOWN_WHOLE
-    for diff in diffs:
+    named = diffs if shown else diffs[:SHOWN_WHOLE]
+    for diff in named:
         head = Text.assemble("     ", (one_line(diff.path), "bold"), (f"  {_amount(diff)}", "dim"))
         if diff.lines and not shown:
             head.append(" (--diff shows them)", style="dim")
         console.print(head, soft_wrap=True)
         if shown:
             show_lines(console, diff.lines, indent=7)
+    if left := len(diffs) - len(named):
+        console.print(Text(f"     and {counted(left, 'file')} more (--diff shows all)", "dim"))
 
 
 def show_lines(console: Console, lines: Sequence[str], *, indent: int = 4) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dflashctl.agent import cgroup
-from dflashctl.agent.protocol import Probe
+from dflashctl.agent.protocol import FileWanted, Probe
 
 from .conftest import Bench
 
@@ -24,6 +24,22 @@ def test_the_disks_of_all_places_are_told_even_of_those_to_come(bench: Bench) ->
         str(bench.state.path), str(bench.checkpoints), str(bench.folder / "not" / "yet"),
     }  # fmt: skip
     assert all(0 < disk.free <= disk.total for disk in seen.disks)
+
+
+def test_the_disk_of_many_files_in_one_folder_is_told_once(bench: Bench) -> None:
+    """That of a link to elsewhere is told for itself: it may be another one."""
+    work = bench.folder / "pushed"
+    work.mkdir()
+    (work / "link").symlink_to("/dev/shm/elsewhere")
+    names = ("link", *map(str, range(100)))
+    files = tuple(
+        FileWanted(dest=str(work / name), sha256="0" * 64, size=1, mode=0o644) for name in names
+    )
+    seen = bench.observe(files=files)
+    assert [disk.path for disk in seen.disks if disk.path.startswith(str(work))] == [
+        str(work / "link"),
+        str(work),
+    ]
 
 
 @pytest.mark.parametrize(
