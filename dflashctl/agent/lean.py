@@ -8,6 +8,7 @@ They remain dataclasses: ``fields``, ``replace`` and ``is_dataclass`` know them.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError, field, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,9 +32,8 @@ def _made(cls: Any) -> Any:
     return dataclasses.dataclass(init=False, repr=False, eq=False, slots=True, kw_only=True)(cls)
 
 
-@cache
-def _fields(cls: type) -> tuple[Field[Any], ...]:
-    return fields(cls)  # which looks them up each time
+# The standard library's looks them up each time.
+_fields: Callable[[Any], tuple[Field[Any], ...]] = cache(fields)
 
 
 def _init(self: Any, **values: Any) -> None:
