@@ -36,6 +36,7 @@ APPEAR_S = 15.0
 GONE_S = 0.5
 SETTLE_S = 2.0
 TAIL_LINES = 20
+CONCEALED = 6
 
 
 def start(wanted: StartRun, commit: Commit, state: StateFolder, tmux: Tmux) -> RunFolder:
@@ -219,7 +220,7 @@ def verify(wanted: VerifyRun, start_of: StartRun, folder: RunFolder, state: Stat
                 signal=runs.signal_name(number),
                 after_s=round(time.monotonic() - begun, 1),
                 reason=end.get("error"),
-                log=tail(folder, TAIL_LINES),
+                log=without(start_of.secrets, tail(folder, TAIL_LINES)),
             )
         over = time.monotonic() - begun >= wanted.alive_for_s
         if over and trainer is not None and process.is_alive(trainer):
@@ -230,7 +231,7 @@ def verify(wanted: VerifyRun, start_of: StartRun, folder: RunFolder, state: Stat
                     "not_ready",
                     metric=wanted.metric,
                     within_s=lasts,
-                    log=tail(folder, TAIL_LINES),
+                    log=without(start_of.secrets, tail(folder, TAIL_LINES)),
                 )
         elif over and time.monotonic() - begun > wanted.alive_for_s + APPEAR_S:
             raise AgentError("start_failed", reason="the trainer is gone and left no record")
@@ -261,6 +262,15 @@ def _check_environment(trainer: process.Process, start_of: StartRun, state: Stat
         if time.monotonic() > deadline:
             raise AgentError("env_mismatch", names=wrong)
         time.sleep(process.POLL_S)
+
+
+def without(secrets: dict[str, str], lines: list[str]) -> list[str]:
+    """What a trainer printed, fit to be told and journalled: its secrets are not."""
+    parts = {part for value in secrets.values() for part in value.splitlines()}
+    # A short one would hide what it is not.
+    for part in sorted((part for part in parts if len(part) >= CONCEALED), key=len, reverse=True):
+        lines = [line.replace(part, "(secret)") for line in lines]
+    return lines
 
 
 def tail(folder: RunFolder, count: int) -> list[str]:
