@@ -60,12 +60,12 @@ def _state(node: NodeShown) -> str:
 
 def _step(node: NodeShown) -> str:
     parts = [] if node.step is None else [f"step {node.step:.0f}"]
+    if node.ended_ago_s is not None:
+        return ", ".join((*parts, f"ended {figures.duration(node.ended_ago_s)} ago"))
     if node.step_s is not None:
         parts.append(f"{node.step_s:.3g} s a step")
     if node.work_s is not None:
-        parts.append(f"{node.work_s:.3g} s of it its own work")
-    if node.ended_ago_s is not None:
-        parts.append(f"ended {figures.duration(node.ended_ago_s)} ago")
+        parts.append(f"own work {node.work_s:.3g} s")
     return ", ".join(parts)
 
 

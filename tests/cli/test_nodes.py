@@ -67,7 +67,7 @@ def test_the_targets_of_one_run_are_shown_as_one() -> None:
     assert shown.across is not None
     first, second = node_lines(shown.across)
     assert first.startswith(f"0  {A}  RUNNING  step 254")
-    assert "0.2 s of it its own work" in first
+    assert "own work 0.2 s" in first
     assert second.split() == ["1", B, "RUNNING"]
 
 
