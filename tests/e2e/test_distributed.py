@@ -38,7 +38,7 @@ ROOT = Path(__file__).parents[2]
 DFLASH = ROOT / "playbooks" / "dflash"
 GRACE_S = 60
 # How long the trainer's ranks wait for each other.
-PATIENCE_S = 15
+PATIENCE_S = 40
 PORT = 29400
 NODES = ("kpro6/left", "kpro6/right")
 TRAINER = "train_dflash_pipeline.py"
