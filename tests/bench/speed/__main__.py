@@ -21,7 +21,7 @@ from tests.bench.speed.lab import lab
 from tests.bench.speed.table import Book
 from tests.lab.container import why_no_lab
 
-PARTS = ("starts", "reach", "peers", "many", "bulk", "cost")
+PARTS = ("starts", "reach", "peers", "many", "cost", "bulk")
 
 
 def main() -> int:

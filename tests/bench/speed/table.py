@@ -112,7 +112,8 @@ def times(measured: Mapping[str, Samples]) -> str:
         seconds = " | ".join(f"{samples.seconds(one):.2f} s" for one in delays)
         slope = f"{samples.slope():.1f}" if len(delays) > 1 else ""
         chain, pct = samples.least(lambda one: one.round_trips), samples.least(lambda one: one.pct)
-        lines.append(f"| {name} | {seconds} | {slope} | {chain:.1f} | {pct:.0f} |")
+        counted = f"{chain:.1f} | {pct:.0f}" if chain else " | "  # else nothing passed the proxy
+        lines.append(f"| {name} | {seconds} | {slope} | {counted} |")
     return "\n".join(lines)
 
 
