@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tests.bench.speed.lab import Lab
     from tests.bench.speed.table import Book
 
-IDLE_S = 10
+IDLE_S = 60
 _PYTHON = "/opt/measured/python3"
 _FIGURES = "/opt/measured/figures"
 # Runs an agent as python3 would, and notes what it and its children used.
