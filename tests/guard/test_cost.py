@@ -1,7 +1,8 @@
 """What a command costs, as far as no busy machine can blur it.
 
 `make bench` measures the same beside the time it takes. The counts are exact but for
-accidents, which only add: the least of some runs is taken.
+accidents, which only add: the least of some runs is taken. When these tests were written it
+was 4, 5 and 9 round trips; the limits leave room for one or two, not for a step more.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.guard
 
 # Long enough for what is sent at once to arrive as one.
 DELAY_S = 0.08
-RUNS = 3
+RUNS = 2
 # They cost a tenth of a second and more each, and no start needs them.
 HEAVY = {"fabric", "libtmux", "numpy", "paramiko", "pydantic", "rich"}
 
@@ -44,9 +45,9 @@ def line(lab: Lab) -> Iterator[Line]:
 @pytest.mark.parametrize(
     ("command", "round_trips", "pct", "sent"),
     [
-        pytest.param(reach.status, 9, 1, 10_000, id="status"),
-        pytest.param(reach.unchanged, 10, 2, 20_000, id="deploy, nothing changed"),
-        pytest.param(reach.changed, 14, 2, SCRIPT_BYTES + 30_000, id="deploy, a file changed"),
+        pytest.param(reach.status, 6, 1, 8_000, id="status"),
+        pytest.param(reach.unchanged, 7, 1, 10_000, id="deploy, nothing changed"),
+        pytest.param(reach.changed, 11, 2, SCRIPT_BYTES + 24_000, id="deploy, a file changed"),
     ],
 )
 def test_a_command_costs_no_more_than(
