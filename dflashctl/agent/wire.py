@@ -112,6 +112,20 @@ def _shape(kind: Any) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 
 
+def learn(kind: Any, known: set[Any] | None = None) -> None:
+    """Look up the types of a message and of all in it, before the first one comes."""
+    known = set() if known is None else known
+    inner: tuple[Any, ...] = typing.get_args(kind)
+    if isinstance(kind, type) and is_dataclass(kind):
+        if kind in known:
+            return
+        known.add(kind)
+        shape: Any = _shape
+        inner = tuple(shape(kind).values())
+    for one in inner:
+        learn(one, known)
+
+
 def _dataclass(kind: Any, data: Any) -> Any:
     if not isinstance(data, dict) or data.get(TAG) != kind.__name__:
         raise WireError(f"expected {kind.__name__}, got {data!r:.80}")

@@ -168,11 +168,14 @@ def main(arguments: Sequence[str] | None = None, call: Call | None = None) -> in
     if call is None and completion.ASKED in os.environ:
         command = typer.main.get_command(app)
         return completion.answer(command, sys.argv[1:], os.environ, Path.cwd())
+    import gc
     import logging
 
     # What no one asked to see is not shown: without a handler Python prints warnings.
     logging.getLogger().addHandler(logging.NullHandler())
     if call is None:
+        # Loading makes hardly any garbage, and was searched for it 140 times.
+        gc.set_threshold(20_000)
         _leave_in_order()
         call = Call(environ=os.environ, cwd=Path.cwd())
     try:

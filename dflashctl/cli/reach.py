@@ -25,8 +25,12 @@ _SHOWN_WITH = ("rich.console", "rich.table", "dflashctl.view.fleet", "dflashctl.
 
 
 def _load_all() -> None:
+    from dflashctl.agent import wire
+    from dflashctl.agent.seen import Observed
+
     for name in _SHOWN_WITH:
         importlib.import_module(name)
+    wire.learn(Observed)
 
 
 class Reach:

@@ -81,3 +81,12 @@ def test_a_message_with_a_field_missing_unknown_or_mistyped_is_refused(change: A
 def test_deep_nesting_is_refused_rather_than_overflowing_the_stack() -> None:
     with pytest.raises(wire.WireError):
         wire.load(protocol.Request, "[" * 100_000)
+
+
+@given(values(seen.Observed))
+def test_what_was_learnt_is_not_looked_up_when_a_message_comes(message: seen.Observed):
+    wire._shape.cache_clear()
+    wire.learn(seen.Observed)
+    before = wire._shape.cache_info().misses
+    wire.from_json(seen.Observed, wire.to_json(message))
+    assert wire._shape.cache_info().misses == before
