@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 T = TypeVar("T")
 AT_ONCE = 16
+_LOOK_UP_S = 0.2
 
 
 def each(
@@ -55,7 +56,9 @@ def each(
     # Ctrl-C or a hang-up reached us in our own part: nothing is waited for.
     if all(isinstance(fault, Exception) for fault in faults):
         for thread in threads:
-            thread.join()
+            # The system may hand a signal to any thread; what it means, this one has to see.
+            while thread.is_alive():
+                thread.join(_LOOK_UP_S)
     if faults:
         raise faults[0]
     return [results[index] for index in range(len(items))]

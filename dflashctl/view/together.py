@@ -40,19 +40,29 @@ def exit_code(courses: tuple[Course, ...], *, dry_run: bool = False) -> int:
 
 
 def show_errors(screen: Screen, courses: tuple[Course, ...], *, debug: bool) -> None:
-    """Every error, each of its own target; what was held back is told once."""
+    """Every error of its own target; where several have the same one, it is told once."""
     errors = [one.error for one in courses if one.error is not None]
     held = [error for error in errors if isinstance(error, e.HeldBack)]
     others = [error for error in errors if not isinstance(error, e.HeldBack)]
     others += [one.after.error for one in courses if one.after and one.after.error]
-    for error in (*others, *held[:1]):
-        if debug:
-            show_traceback(screen, error)
+    # What is held back is named in each of them.
+    for error, *same in (*_alike(others), *([held[:1]] if held else ())):
+        for one in (error, *same) if debug else ():
+            show_traceback(screen, one)
         named = getattr(error, "target", "")
         again = screen.again()
         if len(courses) > 1 and named and not isinstance(error, e.HeldBack):
             again = replace(again, targets=(named,), everything=False)
-        show_error(screen, error, again=again)
+        show_error(screen, error, tuple(str(getattr(one, "target", "")) for one in same), again)
+
+
+def _alike(errors: list[e.DflashError]) -> list[list[e.DflashError]]:
+    """Those that say the same of several targets: a dead host has many."""
+    found: dict[tuple[str, str], list[e.DflashError]] = {}
+    for error in errors:
+        said = {name: value for name, value in vars(error).items() if name != "target"}
+        found.setdefault((error.code, repr(said)), []).append(error)
+    return list(found.values())
 
 
 def answer(command: str, courses: tuple[Course, ...], code: int, again: Again) -> str:

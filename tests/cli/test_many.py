@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import threading
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from dflashctl.agent.protocol import StopRun
+from dflashctl.agent.protocol import Commit, Event, Outcome, StopRun
 from dflashctl.agent.seen import LockSeen
 from dflashctl.errors import LinkLost, LockHeld, Unreachable
-from tests.cli.test_deploy import RUNNING_ALREADY, failing
-from tests.cli.world import PLAYBOOK, World
+from dflashctl.view.progress import Board
+from tests.cli.test_deploy import RUNNING_ALREADY, failing, impatient
+from tests.cli.world import PLAYBOOK, World, succeed
 from tests.plan.scenes import BARE
+
+__all__ = ["impatient"]
 
 ALL = ["here", "kpro6", "kpro6/dflash", "kpro6/eval"]
 BOTH = ("-t", "training")
@@ -93,6 +100,14 @@ def test_no_error_hides_another_and_the_gravest_is_the_exit_code(world: World) -
     }
 
 
+def test_a_dead_host_is_told_once_for_all_that_is_on_it(world: World) -> None:
+    for name in ("kpro6", ONE, OTHER):
+        world.unreachable[name] = out_of_reach(name)
+    result = world.run("deploy", "--all")
+    assert result.err.count("cannot be reached") == 1
+    assert f"the same on 2 more: {ONE}, {OTHER}" in result.err
+
+
 def test_a_dry_run_shows_all_plans_and_ends_with_the_refusal(world: World) -> None:
     world.answers_of[OTHER] = [RUNNING_ALREADY]
     result = world.run("deploy", *BOTH, "--clear-checkpoints", "--dry-run")
@@ -154,3 +169,53 @@ def test_with_stop_what_was_started_is_stopped_again(world: World) -> None:
     assert isinstance(world.commits[-1].actions[0], StopRun)
     assert "on_partial: stop" in result.err
     assert "then stopped again (on_partial: stop)" in flat(result.out)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_those_that_lose_their_connection_together_share_the_new_one(world: World) -> None:
+    def lost(commit: Commit, on_event: Callable[[Event], None]) -> Outcome:
+        raise LinkLost(target="t", address="t", reason="silent for 30 s")
+
+    world.commit = lost
+    result = world.run("deploy", "--all")
+    assert result.code == 0
+    assert len(world.asked) == len(ALL)
+    assert world.ways == 2
+    assert f"{ONE}: The connection broke off; connecting again." in result.err
+
+
+def test_a_second_ctrl_c_leaves_all_at_work_unwatched_and_stops_none_of_them(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_partial(world, "stop")
+    through, told, over = threading.Event(), threading.Event(), threading.Event()
+    monkeypatch.setattr(Board, "remark", lambda *_: told.set())
+
+    def succeeds(commit: Commit, on_event: Callable[[Event], None]) -> Outcome:
+        outcome = succeed(commit, on_event)
+        through.set()
+        return outcome
+
+    def pressed(commit: Commit, on_event: Callable[[Event], None]) -> Outcome:
+        assert through.wait(30)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert told.wait(30)
+        os.kill(os.getpid(), signal.SIGINT)
+        over.wait(30)
+        return succeed(commit, on_event)
+
+    world.commit_of[ONE], world.commit_of[OTHER] = pressed, succeeds
+    result = world.run("deploy", *BOTH)
+    over.set()
+    assert result.code == 130
+    assert f"the transaction on {ONE} goes on" in result.err
+    assert f"{OTHER} RUNNING" in flat(result.out)
+    assert len(world.commits) == 2
+
+
+def test_ctrl_c_while_looking_touches_nothing_anywhere(world: World) -> None:
+    world.answers_of[ONE] = [KeyboardInterrupt()]
+    result = world.run("deploy", *BOTH)
+    assert result.code == 130
+    assert "Nothing was touched" in result.err
+    assert world.commits == []

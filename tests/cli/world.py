@@ -229,6 +229,7 @@ class World:
     optimized_on: dict[str, Optimized | BaseException] = field(default_factory=dict)
     optimizing: list[Optimize | Fetch | Detach | Cancel] = field(default_factory=list)
     closed: int = 0
+    ways: int = 0
 
     def run(self, *arguments: str) -> Result:
         """The program's whole way, from its arguments to its exit code."""
@@ -238,6 +239,7 @@ class World:
         return Result(code=code, out=out, err=err)
 
     def _way(self, _: object) -> Any:
+        self.ways += 1
         return Reach(self)
 
 
