@@ -17,6 +17,9 @@ from functools import cache
 from typing import Any, TypeVar
 
 TAG = "is"
+# Of what nobody counts or nests: beyond that it is an attack, or a fault.
+_LARGEST = 2**63
+_DEEPEST = 32
 T = TypeVar("T")
 
 
@@ -49,10 +52,11 @@ def load(kind: Any, line: bytes | str) -> Any:
         WireError: not JSON, or not such a message.
     """
     try:
-        data = json.loads(line)
+        return from_json(kind, json.loads(line))
+    except WireError:
+        raise
     except (ValueError, RecursionError) as error:
         raise WireError(f"not a JSON line: {line[:80]!r}") from error
-    return from_json(kind, data)
 
 
 def in_a_word(line: bytes) -> str:
@@ -69,7 +73,7 @@ def from_json(kind: Any, data: Any) -> Any:
     """Plain JSON values as ``kind``; raises `WireError` where they do not fit."""
     origin = typing.get_origin(kind)
     if kind is typing.Any:
-        return data
+        return _plain(data, _DEEPEST)
     if origin is typing.Union or origin is types.UnionType:
         return _union(typing.get_args(kind), data)
     if origin is tuple:
@@ -82,7 +86,7 @@ def from_json(kind: Any, data: Any) -> Any:
         value_kind = typing.get_args(kind)[1]
         return {key: from_json(value_kind, item) for key, item in data.items()}
     if origin is typing.Literal:
-        if data not in typing.get_args(kind):
+        if not isinstance(data, str | int) or data not in typing.get_args(kind):
             raise WireError(f"expected one of {typing.get_args(kind)}, got {data!r:.80}")
         return data
     if is_dataclass(kind):
@@ -137,7 +141,21 @@ def _dataclass(kind: Any, data: Any) -> Any:
     return kind(**{name: from_json(shape[name], data[name]) for name in names})
 
 
+def _plain(data: Any, levels: int) -> Any:
+    """JSON of no certain shape, but of a size that everything can work with."""
+    if isinstance(data, list | dict):
+        if levels == 0:
+            raise WireError(f"nested deeper than {_DEEPEST} levels")
+        for item in data.values() if isinstance(data, dict) else data:
+            _plain(item, levels - 1)
+    elif type(data) is int:
+        _scalar(int, data)
+    return data
+
+
 def _scalar(kind: Any, data: Any) -> Any:
+    if type(data) is int and abs(data) > _LARGEST:
+        raise WireError(f"a number beyond {_LARGEST}")
     if kind is float and type(data) is int:
         return float(data)
     if kind in (str, int, float, bool) and type(data) is kind:

@@ -32,6 +32,7 @@ from dflashctl.errors import (
 from dflashctl.link.archive import Archives
 from dflashctl.link.fanout import each
 from dflashctl.plan.preflight import lacks
+from dflashctl.view import figures
 from dflashctl.view.course import Course
 from dflashctl.view.plan import show_plans
 from dflashctl.view.progress import Upload
@@ -154,7 +155,7 @@ def _judged(course: Course, *, dry_run: bool) -> Course:
         return course
     lock, tool = sight.seen.lock, lacks(sight.seen)
     if lock is not None and not dry_run:
-        since = datetime.fromtimestamp(lock.since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        since = figures.iso(lock.since) or figures.UNKNOWN
         return replace(course, error=LockHeld(target=course.target, holder=lock.who, since=since))
     if tool is not None and plan.run_id is not None:
         return replace(course, error=MissingTool(target=course.target, tool=tool))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import math
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from dflashctl.agent.optimizing import Cancel, Detach, Fetch, Optimize
     from dflashctl.agent.protocol import Ask, Commit, Logs, Look, Request
     from dflashctl.agent.watching import Notify
+    from dflashctl.link.deadlines import Deadlines
     from dflashctl.link.foreground import Ends
     from dflashctl.link.transport import Channel, Progress, Transport
 
@@ -84,16 +86,16 @@ class Agent:
         target: str,
         transport: Transport,
         channel: Channel,
-        silence_s: float,
+        deadlines: Deadlines,
         asked: Asked | None = None,
     ) -> None:
-        """``channel``: an agent that has greeted. ``silence_s``: how long it may be silent.
+        """``channel``: an agent that has greeted.
 
         ``asked``: what it was asked already; the first request must be this.
         """
         self._target = target
         self._transport, self._channel = transport, channel
-        self._asked, self._silence_s = asked, silence_s
+        self._asked, self._deadlines = asked, deadlines
         self._buffer = bytearray(asked.said if asked is not None else b"")
 
     def __enter__(self) -> Agent:
@@ -109,7 +111,7 @@ class Agent:
     def observe(self, look: Look) -> Observed:
         """One look at the target."""
         self._send(look)
-        return self._expect(Observed, self._reply())
+        return self._expect(Observed, self._answer())
 
     def push(self, transaction: str, archive: Path, progress: Progress) -> None:
         """Bring an archive of files into a transaction's staging folder.
@@ -125,7 +127,7 @@ class Agent:
         size = archive.stat().st_size
         began = time.monotonic()
         self._send(Stage(transaction=transaction, bytes_needed=size, over="file"))
-        staging = self._expect(Staging, self._reply())
+        staging = self._expect(Staging, self._answer())
         try:
             self._transport.send_file(archive, staging.folder, _ARCHIVE, progress)
             way = "as a file"
@@ -186,7 +188,7 @@ class Agent:
             OptimizerAtWork: there is one already; and as ``optimize``.
         """
         self._send(request)
-        return self._expect(Detached, self._reply())
+        return self._expect(Detached, self._answer())
 
     def cancel(self, request: Cancel) -> Cancelled:
         """End a detached optimiser.
@@ -195,7 +197,7 @@ class Agent:
             NoOptimizer: none is at work.
         """
         self._send(request)
-        return self._expect(Cancelled, self._reply())
+        return self._expect(Cancelled, self._answer())
 
     def pull(self, request: Pull, on_event: Callable[[Event], None], state: str) -> Pulled:
         """An archive or a checkpoint, piece by piece as events.
@@ -254,22 +256,22 @@ class Agent:
     def notify(self, request: Notify) -> Notified:
         """Have a test sent from there over each channel."""
         self._send(request)
-        return self._expect(Notified, self._reply())
+        return self._expect(Notified, self._answer())
 
     def list_runs(self, job: str) -> RunsListed:
         """The job's runs that are on record, the oldest first."""
         self._send(ListRuns(job=job))
-        return self._expect(RunsListed, self._reply())
+        return self._expect(RunsListed, self._answer())
 
     def recall(self, job: str, run_id: str) -> RunRecord:
         """All that is on record of one run. Raises NothingRuns when there is no such run."""
         self._send(RecallRun(job=job, run_id=run_id))
-        return self._expect(RunRecord, self._reply())
+        return self._expect(RunRecord, self._answer())
 
     def read_blobs(self, sha256s: Sequence[str], limit: int) -> dict[str, str]:
         """Contents of kept files by their hashes: those that are text, up to ``limit`` bytes."""
         self._send(ReadBlobs(sha256s=tuple(sha256s), limit=limit))
-        return self._expect(Texts, self._reply()).texts
+        return self._expect(Texts, self._answer()).texts
 
     def listen(self, request: Listen, on_event: Callable[[Event], None]) -> Heard:
         """Let others come to a port, which is told as an event.
@@ -283,7 +285,7 @@ class Agent:
     def connect(self, request: Connect) -> Connected | str:
         """Go to another target's port; why it cannot be reached, if it cannot."""
         self._send(request)
-        reply = self._reply()
+        reply = self._answer()
         if isinstance(reply, Failure) and reply.code == "no_way":
             return str(reply.detail.get("reason"))
         return self._expect(Connected, reply)
@@ -291,7 +293,7 @@ class Agent:
     def mark(self, request: LayMark | TakeMark) -> Marks:
         """Lay a mark into a folder; or see whose are there, and take one's own away."""
         self._send(request)
-        return self._expect(Marks, self._reply())
+        return self._expect(Marks, self._answer())
 
     def foreground(self, ends: Ends) -> Foreground:
         """The means to run a program with these ends of its streams."""
@@ -310,7 +312,7 @@ class Agent:
                     break
             else:
                 self._send(Chunk(data=""))
-        self._expect(Staging, self._reply())
+        self._expect(Staging, self._answer())
 
     def _has_answered(self) -> bool:
         try:
@@ -322,22 +324,27 @@ class Agent:
         if not piece:
             raise self._lost("the agent ended")
         self._buffer += piece
+        self._check_size()
         heartbeats = bytes(self._buffer).splitlines(keepends=True)
         self._buffer = bytearray(b"".join(line for line in heartbeats if line != _ALIVE))
         return b"\n" in self._buffer
 
-    def _reply(self, on_event: Callable[[Event], None] = lambda _: None) -> Reply:
+    def _answer(self) -> Reply:
+        """The reply to a question that keeps nobody busy for long."""
+        return self._reply(lambda _: None, time.monotonic() + self._deadlines.reply_s)
+
+    def _reply(self, on_event: Callable[[Event], None], until: float = math.inf) -> Reply:
         """The reply, after the events before it."""
         while True:
-            message = self._message()
+            message = self._message(until)
             if isinstance(message, Reply):
                 return message
             on_event(message)
 
-    def _message(self) -> Event | Reply:
+    def _message(self, until: float = math.inf) -> Event | Reply:
         """The next message that is not a mere heartbeat."""
         while True:
-            line = self._line()
+            line = self._line(until)
             try:
                 message: Event | Reply = wire.load(Event | Reply, line)
             except wire.WireError as error:
@@ -345,24 +352,35 @@ class Agent:
             if not isinstance(message, Alive):
                 return message
 
-    def _line(self) -> bytes:
-        searched = 0
+    def _line(self, until: float) -> bytes:
+        searched, silence_s = 0, self._deadlines.silence_s
         while (end := self._buffer.find(b"\n", searched)) < 0:
             searched = len(self._buffer)
-            if searched > _LINE_LIMIT:
-                raise self._nonsense(f"a line of more than {_LINE_LIMIT} bytes")
+            self._check_size()
+            left = until - time.monotonic()
             try:
-                piece = self._channel.read(self._silence_s)
+                piece = self._channel.read(max(0.0, min(silence_s, left)))
             except TimeoutError as error:
-                raise self._lost(f"silent for {self._silence_s:g} s") from error
+                if left < silence_s:
+                    raise self._late() from error
+                raise self._lost(f"silent for {silence_s:g} s") from error
             except ConnectionError as error:
                 raise self._lost(str(error)) from error
             if not piece:
                 raise self._lost("the agent ended")
             self._buffer += piece
+        if time.monotonic() > until:
+            raise self._late()
         line = bytes(self._buffer[: end + 1])
         del self._buffer[: end + 1]
         return line
+
+    def _check_size(self) -> None:
+        if len(self._buffer) > _LINE_LIMIT:
+            raise self._nonsense(f"a line of more than {_LINE_LIMIT} bytes")
+
+    def _late(self) -> LinkLost:
+        return self._lost(f"no answer within {self._deadlines.reply_s:g} s")
 
     def _send(self, request: Request) -> None:
         # The name only: a commit holds secrets.

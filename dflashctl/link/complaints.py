@@ -31,7 +31,9 @@ def as_error(target: str, failure: Failure, session: str = "") -> DflashError:
             since = _when(detail.get("since"))
             return LockHeld(target=target, holder=str(detail.get("who", "")), since=since)
         case "stale":
-            return Stale(target=target, changed=tuple(map(str, detail.get("changed", ()))))
+            changed = detail.get("changed")
+            parts = changed if isinstance(changed, list) else ()
+            return Stale(target=target, changed=tuple(map(str, parts)))
         case "no_tmux":
             said = str(detail.get("reason", ""))
             return MissingTool(target=target, tool="tmux", detail=said)
@@ -88,6 +90,7 @@ def _port_taken(target: str, failure: Failure) -> Refusal:
 
 
 def _when(since: Any) -> str:
-    if isinstance(since, int | float):
+    try:
         return datetime.fromtimestamp(since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return str(since)
+    except (TypeError, OverflowError, ValueError, OSError):
+        return str(since)

@@ -167,7 +167,7 @@ def open_agent(
     awaited()
     said = greet(target, transport, channel, bundle, deadlines)
     asked = Asked(request=first, said=said) if first is not None and told else None
-    return Agent(target.name, transport, channel, deadlines.silence_s, asked)
+    return Agent(target.name, transport, channel, deadlines, asked)
 
 
 def _in_a_word(first: Question | None) -> str:

@@ -18,6 +18,7 @@ class Deadlines:
         copy_stall_s: the same for a file's, which a full disk may hold up.
         greeting_s: until a target's first words; ``install_s``: after it was sent the agent.
         silence_s: for the next sign of life of an agent at work.
+        reply_s: for its answer where nothing but looking is to be done, alive or not.
         farewell_s: for a connection's end.
     """
 
@@ -30,4 +31,5 @@ class Deadlines:
     greeting_s: float = 20.0
     install_s: float = 60.0
     silence_s: float = 30.0
+    reply_s: float = 600.0
     farewell_s: float = 5.0

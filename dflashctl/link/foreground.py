@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from dflashctl.agent.protocol import Event, Reply, Request, RunCommand
 
 PIECE = 48 << 10
+# In base64, and with what is on its way.
+_MOST_UNREAD = 4 * WINDOW
 
 
 class Ends(Protocol):
@@ -57,7 +59,7 @@ class Foreground:
         self._saying = threading.Lock()
         self._over = False
         self._credit = threading.Condition()
-        self._on_its_way = 0
+        self._on_its_way = self._unread = 0
         self._heard: queue.SimpleQueue[Output | Reply | Exception] = queue.SimpleQueue()
 
     def run(self, request: RunCommand) -> int:
@@ -80,7 +82,7 @@ class Foreground:
         while True:
             match self._heard.get():
                 case Output() as piece:
-                    data = base64.b64decode(piece.data)
+                    data = self._decoded(piece)
                     self._ends.write(piece.stream, data)
                     self._send(Taken(bytes=len(data)))
                 case CommandEnd() as end:
@@ -94,6 +96,16 @@ class Foreground:
                     raise error
                 case other:
                     raise Internal(what=f"{type(other).__name__} while a program ran")
+
+    def _decoded(self, piece: Output) -> bytes:
+        try:
+            data = base64.b64decode(piece.data)
+        except ValueError as error:
+            what = f"what {self._target} sent as output is none"
+            raise Internal(what=what, detail=str(error)) from error
+        with self._credit:
+            self._unread -= len(piece.data)
+        return data
 
     def interrupt(self) -> None:
         """Pass a Ctrl-C on."""
@@ -116,12 +128,19 @@ class Foreground:
                             self._on_its_way -= message.bytes
                             self._credit.notify()
                     case Output():
+                        self._check_flood(message)
                         self._heard.put(message)
                     case _:
                         self._heard.put(cast("Reply", message))
                         return
         except Exception as error:
             self._heard.put(error)
+
+    def _check_flood(self, piece: Output) -> None:
+        with self._credit:
+            self._unread += len(piece.data)
+            if self._unread > _MOST_UNREAD:
+                raise Internal(what=f"{self._target} sent more output than was asked for")
 
     def _feed(self) -> None:
         """Send the input as fast as the program takes it."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("dflashctl.link")
 _NOISE_LIMIT = 65536
 _EXIT_S = 5.0
-_LINE = re.compile(rb"%s (\d+) ([a-z]+)(?: ([^\n]*))?\r?\n" % GREETING.encode())
+_LINE = re.compile(rb"%s (\d{1,9}) ([a-z]+)(?: ([^\n]*))?\r?\n" % GREETING.encode())
 
 
 def greet(
@@ -132,7 +132,7 @@ def _refusal(target: Target, word: str, rest: str) -> DflashError:
     if word == "refused":
         try:
             path, reason = map(str, json.loads(rest))
-        except ValueError:
+        except (ValueError, TypeError, RecursionError):
             path, reason = "", rest
         refusal = Refusal(
             code="agent_cache",

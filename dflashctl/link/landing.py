@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import shutil
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -20,6 +20,8 @@ from dflashctl.agent.keeping import PullBegun, PullData, PullDone, PullPath
 from dflashctl.errors import CannotWrite, Internal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dflashctl.agent.keeping import PullEvent
     from dflashctl.agent.protocol import Event
     from dflashctl.link.transport import Progress
@@ -49,7 +51,7 @@ class Landing:
         self._now: PullPath | None = None
         self._file: IO[bytes] | None = None
         self._digest = hashlib.sha256()
-        self._total = self._done = self.files = 0
+        self._total = self._paths = self._done = self.files = 0
         with _told(folder):
             folder.mkdir(parents=True, exist_ok=True)
             self._recall()
@@ -106,7 +108,7 @@ class Landing:
             CannotWrite: this machine cannot, or has no room.
             Internal: the target says what it must not.
         """
-        with _told(self.place):
+        with _told(self.place), _sense():
             match event:
                 case PullBegun():
                     self._begin(event)
@@ -123,7 +125,7 @@ class Landing:
             self._partial.mkdir(mode=0o700)
             self._remember({"identity": event.identity})
             self.identity = event.identity
-        self._total = event.size
+        self._total, self._paths = event.size, event.paths
         self._done = sum(one["size"] for one in self.whole) + self.offset
         free = shutil.disk_usage(self._partial).free
         if event.size - self._done > free:
@@ -135,6 +137,8 @@ class Landing:
         parent = self._partial.joinpath(*parts[:-1])
         if not parent.is_dir():
             raise _nonsense(f"{event.path!r} comes before its folder")
+        if len(self.whole) >= self._paths:
+            raise _nonsense(f"more than the {self._paths} paths that it announced")
         self._now = event
         match event.kind:
             case "dir":
@@ -240,6 +244,15 @@ class _told:  # noqa: N801 - reads as the `with` statement's own word
         if isinstance(error, OSError):
             place = Path(str(error.filename)) if error.filename else self._place
             raise CannotWrite(path=place, reason=error.strerror or str(error)) from error
+
+
+@contextmanager
+def _sense() -> Iterator[None]:
+    """Numbers that no file has, names that no filesystem takes, what is no base64."""
+    try:
+        yield
+    except (ValueError, OverflowError) as error:
+        raise _nonsense(str(error)) from error
 
 
 def _as_path(line: dict[str, Any]) -> PullPath:

@@ -67,9 +67,18 @@ def tally(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(f"{names.count(name)}x {name}" for name in dict.fromkeys(names))
 
 
+def utc(seconds: float) -> datetime | None:
+    """A moment, or None when a target's clock says what no calendar holds."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
 def moment(seconds: float) -> str:
     """Seconds since the epoch as ``2026-11-29 12:06 UTC``."""
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
+    when = utc(seconds)
+    return f"{when:%Y-%m-%d %H:%M} UTC" if when else "?"
 
 
 def running(run: RunSeen) -> str:

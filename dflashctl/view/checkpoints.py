@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dflashctl.errors import Internal
 from dflashctl.plan.words import counted
 from dflashctl.view import figures
 from dflashctl.view.console import ACCENT
@@ -135,8 +136,8 @@ def show_pulled(screen: Screen, name: str, place: Path, files: int) -> None:
 def store_object(seen: Observed) -> dict[str, Any]:
     """One target of ``checkpoints list``."""
     store, folder = seen.store, seen.checkpoints
-    assert store is not None
-    assert folder is not None
+    if store is None or folder is None:
+        raise Internal(what="the look left out the list of checkpoints")
     return {
         "path": folder.path,
         "real_path": folder.real_path,

@@ -16,8 +16,9 @@ from dflashctl.view.sanitize import clean, one_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from rich.console import Console, RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType
     from rich.live import Live
+    from rich.segment import Segment
     from rich.text import Text
 
 ACCENT = "cyan"
@@ -199,10 +200,21 @@ class Screen:
 
     def _console(self, stream: TextIO) -> Console:
         from rich.console import Console
+        from rich.segment import Segment
 
         screen = self
 
         class Pipe(Console):
+            def render(
+                self, renderable: Any, options: ConsoleOptions | None = None
+            ) -> Iterator[Segment]:
+                """All that is drawn comes by here, whoever wrote it: nothing of it is raw."""
+                for segment in super().render(renderable, options):
+                    if segment.control or segment.text.isprintable():
+                        yield segment
+                    else:
+                        yield Segment(clean(segment.text), segment.style)
+
             def on_broken_pipe(self) -> None:
                 """Rich would end the program; a lost stderr must not end a deploy."""
                 self.quiet = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import math
 
 from dflashctl.plan import words
 
@@ -28,26 +28,15 @@ def duration(seconds: float | None) -> str:
 
 def size(count: float | None) -> str:
     """Bytes as plans write them: ``41.2 GB``."""
-    return UNKNOWN if count is None else words.size(round(count))
-
-
-def _utc(at: float | None) -> datetime | None:
-    """A moment, or None when a target's clock says what no calendar holds."""
-    if at is None:
-        return None
-    try:
-        return datetime.fromtimestamp(at, UTC)
-    except (OverflowError, ValueError, OSError):
-        return None
+    return UNKNOWN if count is None or not math.isfinite(count) else words.size(round(count))
 
 
 def moment(at: float | None) -> str:
     """Seconds since the epoch as ``2026-11-29 12:06 UTC``."""
-    when = _utc(at)
-    return f"{when:%Y-%m-%d %H:%M} UTC" if when else UNKNOWN
+    return UNKNOWN if at is None else words.moment(at)
 
 
 def iso(at: float | None) -> str | None:
     """Seconds since the epoch as ``2026-11-29T12:06:03Z``; unknown stays None."""
-    when = _utc(at)
+    when = None if at is None else words.utc(at)
     return f"{when:%Y-%m-%dT%H:%M:%S}Z" if when else None

@@ -40,7 +40,8 @@ _STATUS_FIELDS = (
 
 def line(value: Mapping[str, Any]) -> str:
     """One object as one line. ASCII only, so nothing in it can move a cursor."""
-    return json.dumps(value, allow_nan=False, default=str) + "\n"
+    # DEL is the one control character that JSON leaves as it is.
+    return json.dumps(value, allow_nan=False, default=str).replace("\x7f", "\\u007f") + "\n"
 
 
 def envelope(

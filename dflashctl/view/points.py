@@ -6,10 +6,10 @@ import csv
 import io
 import json
 import math
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from dflashctl.agent.metrics import METRICS
+from dflashctl.plan import words
 from dflashctl.view import figures
 from dflashctl.view.metrics import rate, short
 from dflashctl.view.plot import plot
@@ -70,7 +70,8 @@ def table(rows: Sequence[Row]) -> Table:
     for name in names:
         drawn.add_column(_TITLES.get(name, name), justify="right", no_wrap=True)
     for row in rows:
-        clock = f"{datetime.fromtimestamp(row['t'], UTC):%m-%d %H:%M:%S}"
+        when = words.utc(row["t"])
+        clock = f"{when:%m-%d %H:%M:%S}" if when else figures.UNKNOWN
         drawn.add_row(clock, *(_cell(name, row.get(name)) for name in names))
     return drawn
 
@@ -111,7 +112,10 @@ def as_objects(rows: Iterable[Row]) -> list[dict[str, Any]]:
 
 
 def _iso(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    when = words.utc(at)
+    if when is None:
+        return figures.UNKNOWN
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def curves(rows: Sequence[Row], names: Sequence[str], width: int) -> str:

@@ -35,8 +35,8 @@ How = Literal["reset", "end", "silence"]
 Place = Literal["straight", "before the jump", "behind the jump"]
 WAYS = ("up", "down")
 
-# As short as a busy machine lets them be: what comes too late is a break like another.
-DEADLINES = Deadlines(
+# For silence only. On a busy machine they may pass without it: then that is the break.
+SHORT = Deadlines(
     banner_s=1.5,
     handshake_s=1.5,
     answer_s=1.5,
@@ -68,13 +68,15 @@ class Line:
     broken: str
     version: int = 1
 
-    def run(self, *words: str, inventory: str | None = None) -> Ended:
-        """The program in this process, with short deadlines."""
+    def run(
+        self, *words: str, inventory: str | None = None, deadlines: Deadlines | None = None
+    ) -> Ended:
+        """The program in this process."""
         environ = {**self.job.environment, "NO_COLOR": "1"}
         if inventory is not None:
             environ["DFLASHCTL_INVENTORY"] = inventory
         call = Call(
-            environ=environ, cwd=self.job.folder, way=lambda screen: Reach(screen, DEADLINES)
+            environ=environ, cwd=self.job.folder, way=lambda screen: Reach(screen, deadlines)
         )
         out, err, began = io.StringIO(), io.StringIO(), time.monotonic()
         with redirect_stdout(out), redirect_stderr(err):
@@ -106,7 +108,8 @@ class Line:
         }[how]
         direction.before = lambda number: blow() if number == packet else None
         try:
-            return self.run(*words, inventory=self.broken)
+            short = SHORT if how == "silence" else None
+            return self.run(*words, inventory=self.broken, deadlines=short)
         finally:
             direction.before = None
             self.proxy.cut()

@@ -47,6 +47,7 @@ from dflashctl.link.archive import Archives
 from dflashctl.link.client import Agent
 from dflashctl.link.complaints import as_error
 from dflashctl.link.connect import Connections, open_agent
+from dflashctl.link.deadlines import Deadlines
 from dflashctl.link.local import LocalTransport
 from dflashctl.link.transport import NoFileChannel
 from dflashctl.playbook.model import PushedFile
@@ -154,7 +155,7 @@ def test_logs_of_no_run_say_so(start: Start):
 @pytest.mark.provokes("link_lost")
 def test_silence_is_a_lost_link(start: Start):
     agent = start("hear(); time.sleep(30)")
-    agent._silence_s = 0.3
+    agent._deadlines = Deadlines(silence_s=0.3)
     with pytest.raises(LinkLost, match="silent") as caught:
         agent.observe(LOOK)
     assert caught.value.transaction is None
@@ -162,7 +163,7 @@ def test_silence_is_a_lost_link(start: Start):
 
 def test_heartbeats_keep_a_long_answer_alive(start: Start):
     agent = start("hear()\nfor _ in range(8): time.sleep(0.2); say(Alive())\nsay(observed())")
-    agent._silence_s = 1.0
+    agent._deadlines = Deadlines(silence_s=1.0)
     assert agent.observe(LOOK).state == "NONE"
 
 
@@ -388,7 +389,7 @@ def test_a_connection_that_dies_midway_is_a_lost_link(
 
     try:
         with Connections() as connections, open_agent(target, connections) as agent:
-            agent._silence_s = 1.0
+            agent._deadlines = Deadlines(silence_s=1.0)
             with pytest.raises(LinkLost) as caught:
                 agent.commit(COMMIT, strike)
         assert caught.value.transaction == "t-1"
