@@ -8,6 +8,7 @@ was 4, 5 and 9 round trips; the limits leave room for one or two, not for a step
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -39,7 +40,10 @@ def line(lab: Lab) -> Iterator[Line]:
     folder = Path(tempfile.mkdtemp(prefix="dflash-guard-", dir="/tmp"))
     with at_the_end_of_a_line(lab.container, lab.host, folder) as line:
         yield line
+    shutil.rmtree(folder)
     end_processes(lab.container, "", "python3")
+    for left in ("/root/.local/state/dflashctl", "/root/checkpoints", "/root/train.sh"):
+        lab.container.remove_folder(left)
 
 
 @pytest.mark.parametrize(
