@@ -42,7 +42,7 @@ from dflashctl.agent.keeping import StoreSeen
 from dflashctl.agent.login import known_terminal
 from dflashctl.agent.process import Process, Table
 from dflashctl.agent.protocol import Look, Probe
-from dflashctl.agent.records import StateFolder, read_json
+from dflashctl.agent.records import RunFolder, StateFolder, read_json
 from dflashctl.agent.seen import (
     LIVE_STATES,
     CheckpointsSeen,
@@ -86,7 +86,7 @@ def scene(look: Look, state: StateFolder, tmux: Tmux) -> Scene:
     if not panes and who and who.supervisor and who.tmux:
         tmux.revive(who.tmux)
         panes = tmux.session(look.session)
-    if run and run.state == "STARTING" and not panes and journal.holder(state) is None:
+    if run and folder and run.state == "STARTING" and not panes and not _at_work(folder, state):
         run = replace(run, state="FAILED")  # whoever was to start it was cut before that
     ours = who.supervisor.pid if who and who.supervisor else None
     adopted = bool(panes) and all(pane.pid != ours for pane in panes)
@@ -99,6 +99,13 @@ def scene(look: Look, state: StateFolder, tmux: Tmux) -> Scene:
         session=_session(look.session, panes, hand, rows) if panes else None,
         members=hand | (who.members if who else frozenset()),
     )
+
+
+def _at_work(folder: RunFolder, state: StateFolder) -> bool:
+    """Whether the transaction that starts this run holds the lock (for a moment unnamed)."""
+    now = journal.holder(state)
+    started_by = (read_json(folder.run) or {}).get("transaction")
+    return now is not None and now.transaction in ("", started_by)
 
 
 def _session(

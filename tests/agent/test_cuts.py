@@ -228,8 +228,14 @@ def test_a_start_that_was_cut_before_its_session_is_not_still_coming(
     assert (seen.state, seen.lock) == ("INTERRUPTED", None)
     assert seen.cut is not None
     assert seen.cut.step == "StartRun"
-    with journal.locked(bench.state, "t-x", WHO):
+    # Its own transaction at work: it is coming. Another one: it is not, and that one goes on.
+    with journal.locked(bench.state, "t-1", WHO):
         assert bench.observe().state == "STARTING"
+    with journal.locked(bench.state, "t-x", WHO):
+        assert bench.observe().state != "STARTING"
+    bench.transactions = 1
+    assert bench.start(R2, "sleep 60").failure is None
+    assert bench.observe().state == "RUNNING"
 
 
 def test_what_a_process_of_the_same_pid_left_behind_is_in_nobodys_way(tmp_path: Path) -> None:
