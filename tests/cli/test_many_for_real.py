@@ -20,6 +20,7 @@ from dflashctl.agent.protocol import Who
 from dflashctl.agent.records import StateFolder
 from tests.cli.test_local import TRAINER, Place
 
+pytestmark = pytest.mark.slow
 NAMES = ("a", "b", "c")
 
 
