@@ -68,6 +68,14 @@ class Samples:
         self.of[f"{name}: bytes"].append(size)
         self.of[f"{name}: entries"].append(count)
 
+    def pieces(self, name: str, folder: Path) -> None:
+        """The size of a log in pieces, which grow and go."""
+        size = 0
+        for path in folder.glob("log*"):
+            with suppress(OSError):  # it has turned meanwhile
+                size += path.stat().st_size
+        self.of[f"{name}: turning bytes"].append(size)
+
     def grown(self) -> list[str]:
         """The measures whose last quarter is above the one before, and a table of all."""
         found = []
@@ -133,8 +141,7 @@ def test_nothing_grows(preloaded: Preloaded, tmp_path: Path) -> None:
                 samples.of["the target: processes"].append(len(world.processes()))
                 samples.folder("records", world.here(world.state))
                 samples.folder("checkpoints", world.here(f"{world.target}/work"))
-                turned = [path.stat().st_size for path in log.glob("log*")]
-                samples.of["a talkative run's log: turning bytes"].append(sum(turned))
+                samples.pieces("a talkative run's log", log)
                 samples.folder("the operator's home", Path(os.environ["HOME"]))
                 assert watch.poll() is None, "the watching has ended"
             assert collector.stdin is not None
