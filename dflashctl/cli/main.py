@@ -165,9 +165,11 @@ def main(arguments: Sequence[str] | None = None, call: Call | None = None) -> in
 
     ``call``: the world to run in, if it is not that of this process.
     """
+    if call is None:
+        _have_streams()
     if call is None and completion.ASKED in os.environ:
         command = typer.main.get_command(app)
-        return completion.answer(command, sys.argv[1:], os.environ, Path.cwd())
+        return completion.answer(command, sys.argv[1:], os.environ, _here())
     import gc
     import logging
 
@@ -177,7 +179,7 @@ def main(arguments: Sequence[str] | None = None, call: Call | None = None) -> in
         # Loading makes hardly any garbage, and was searched for it 140 times.
         gc.set_threshold(20_000)
         _leave_in_order()
-        call = Call(environ=os.environ, cwd=Path.cwd())
+        call = Call(environ=os.environ, cwd=_here())
     try:
         code = app(arguments, prog_name="dflashctl", standalone_mode=False, obj=call)
     except typer.TyperException as error:
@@ -186,7 +188,31 @@ def main(arguments: Sequence[str] | None = None, call: Call | None = None) -> in
         from dflashctl.errors import Interrupted
 
         return _report(call, Interrupted())
+    except OSError as error:
+        # A page of help is the one thing that is printed past the verbs.
+        from dflashctl.view.console import no_output
+
+        return _report(call, no_output(error))
     return code if isinstance(code, int) else 0
+
+
+def _have_streams() -> None:
+    """A stream that whoever started us closed goes nowhere; its number is nobody else's."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            handle = os.open(os.devnull, os.O_RDWR)
+            if handle != number:
+                os.dup2(handle, number)
+                os.close(handle)
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8"))
+
+
+def _here() -> Path:
+    """The folder that we are in, by the name that it had if it is gone."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return Path(os.environ.get("PWD") or "/")
 
 
 def _leave_in_order() -> None:
@@ -220,17 +246,20 @@ def _guarded(call: Call, work: Callable[[], Any]) -> Any:
 
 def _report(call: Call, error: DflashError) -> int:
     """Tell the error: words on standard error, and the JSON object where one is due."""
+    from dflashctl.errors import CannotWrite
     from dflashctl.view import json
-    from dflashctl.view.console import ReaderGone
+    from dflashctl.view.console import STDOUT, ReaderGone
     from dflashctl.view.outcome import show_error, show_traceback
 
     if call.debug:
         show_traceback(call.screen, error)
     show_error(call.screen, error)
-    if call.json:
+    if isinstance(error, CannotWrite) and error.path == STDOUT:
+        _forget_output()
+    elif call.json:
         try:
             call.screen.write(json.failed(call.command, error, call.screen.again()))
-        except ReaderGone:
+        except (ReaderGone, CannotWrite):
             _forget_output()
     return error.exit_code
 

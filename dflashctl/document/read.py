@@ -148,6 +148,9 @@ def read_text(path: Path, kind: str) -> str:
         BadFile: it cannot be read, is too large, or is not UTF-8.
     """
     try:
+        # A pipe that nobody writes to would be waited for without end.
+        if not (path.is_file() or path.is_dir()) and path.exists():
+            raise _bad(path, kind, 0, "is no ordinary file")
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:

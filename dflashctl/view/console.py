@@ -8,8 +8,10 @@ import re
 import sys
 from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from dflashctl.errors import CannotWrite
 from dflashctl.view.again import Again
 from dflashctl.view.sanitize import clean, one_line
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 ACCENT = "cyan"
 NARROWEST = 20
+STDOUT = Path("standard output")
 
 
 class ReaderGone(Exception):
@@ -77,12 +80,15 @@ class Screen:
 
         Raises:
             ReaderGone: nobody reads it any more.
+            CannotWrite: it goes to a file, and the disk is full.
         """
         try:
             sys.stdout.write(text)
             sys.stdout.flush()
         except BrokenPipeError as error:
             raise ReaderGone from error
+        except OSError as error:
+            raise no_output(error) from error
 
     def show(self, renderable: RenderableType) -> None:
         """A table or a text as the answer, without the blanks that fill its cells."""
@@ -105,14 +111,16 @@ class Screen:
 
     def note(self, renderable: RenderableType) -> None:
         """The same on standard error, where it goes with the answer."""
-        drawn = self._drawn(self.err, renderable)
-        with contextlib.suppress(BrokenPipeError):
-            sys.stderr.write(drawn)
+        with contextlib.suppress(OSError, CannotWrite):
+            sys.stderr.write(self._drawn(self.err, renderable))
 
     @staticmethod
     def _drawn(console: Console, renderable: RenderableType) -> str:
-        with console.capture() as drawn:
-            console.print(renderable)
+        try:
+            with console.capture() as drawn:
+                console.print(renderable)
+        except OSError as error:  # what was printed before goes out first
+            raise no_output(error) from error
         return re.sub(r" +$", "", drawn.get(), flags=re.MULTILINE)
 
     def say(self, text: str, *, lead: str = "", style: str = "") -> None:
@@ -215,6 +223,15 @@ class Screen:
                     else:
                         yield Segment(clean(segment.text), segment.style)
 
+            def print(self, *objects: Any, **how: Any) -> None:
+                """A full disk under stdout is told; under stderr it must not end a deploy."""
+                try:
+                    super().print(*objects, **how)
+                except OSError as error:
+                    self.quiet = True
+                    if self is screen.__dict__.get("out"):
+                        raise no_output(error) from error
+
             def on_broken_pipe(self) -> None:
                 """Rich would end the program; a lost stderr must not end a deploy."""
                 self.quiet = True
@@ -244,6 +261,11 @@ class Screen:
         if self._color == "always" or (self._color == "auto" and forced):
             return "standard"
         return None if self._color == "never" or plain else "auto"
+
+
+def no_output(error: OSError) -> CannotWrite:
+    """Standard output takes nothing, for want of room or otherwise."""
+    return CannotWrite(path=STDOUT, reason=error.strerror or str(error))
 
 
 def wrapped(body: Text, width: int) -> Iterable[Text]:
