@@ -185,7 +185,7 @@ class World:
         if f"{self.base}/brake.py" in words:
             return "agent"
         if any(word.startswith(f"{self.state}/jobs/") for word in words):
-            if words[0].startswith("tmux"):
+            if Path(words[0]).name.startswith("tmux"):
                 return "tmux"  # a server has the words that it was started with
             programs = ("supervise", "collect", "watchdog")
             return next((p for p in programs if any(w.endswith(f"/{p}.py") for w in words)), None)
