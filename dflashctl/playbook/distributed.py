@@ -30,6 +30,12 @@ def faults(document: Document) -> Iterator[Fault]:
     if said.get("min_nodes") is not None and said.get("rendezvous") != "c10d":
         message = "goes with `rendezvous: c10d` only: a static one waits for every target"
         yield document.fault(("distributed", "min_nodes"), message)
+    if said.get("max_restarts") and said.get("rendezvous") != "c10d":
+        message = (
+            "goes with `rendezvous: c10d` only: with a static one torchrun's processes would look"
+            " for each other at the addresses of those that have gone"
+        )
+        yield document.fault(("distributed", "max_restarts"), message)
     if document.values.get("on_partial") == "rollback":
         message = (
             "one run over several targets cannot go back on some of them: `stop`, which is what"

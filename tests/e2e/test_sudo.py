@@ -160,11 +160,13 @@ def test_an_empty_answer_is_a_no(plain: Job, trainer: Account) -> None:
 
 def test_a_shell_and_a_session_are_gone_into_through_sudo(plain: Job) -> None:
     plain.ok("deploy", "--json")
-    with on_terminal(plain.command("attach"), env=plain.environment) as terminal:
+    # tmux opens no terminal that cannot be cleared, as "dumb" cannot.
+    environment = {**plain.environment, "TERM": "xterm"}
+    with on_terminal(plain.command("attach"), env=environment) as terminal:
         terminal.wait_for("Ktok/s", 60)
         terminal.type("\x02d")
         assert terminal.wait(60) == 0, terminal.seen
-    with on_terminal(plain.command("shell"), env=plain.environment) as terminal:
+    with on_terminal(plain.command("shell"), env=environment) as terminal:
         terminal.type("echo uid=$(id -u); exit\n")
         terminal.wait_for("uid=0", 60)
         assert terminal.wait(60) == 0

@@ -164,7 +164,7 @@ def preload() -> None:
     for module in pkgutil.walk_packages(dflashctl.__path__, "dflashctl."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
-    for name in ("fabric", "paramiko", "rich.console", "rich.table", "rich.progress", "scp"):
+    for name in ("fabric", "paramiko", "rich.console", "rich.table", "rich.progress"):
         importlib.import_module(name)
     gc.freeze()
 
