@@ -66,6 +66,8 @@ def with_network(run: RunSpec, desired: Desired) -> RunSpec:
         return run
     # By default it would give its processes 30 s to save, whatever the playbook says.
     env = {"PET_SHUTDOWN_TIMEOUT": str(math.ceil(playbook.stop.grace_s))}
+    # A store that outlives a restart would lead the new processes to the old ones' addresses.
+    env |= {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     env |= _interface(place.node if place else None)
     secret = desired.secrets
     ours = {name: value for name, value in env.items() if name not in secret}

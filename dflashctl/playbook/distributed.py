@@ -30,7 +30,8 @@ def faults(document: Document) -> Iterator[Fault]:
     if said.get("min_nodes") is not None and said.get("rendezvous") != "c10d":
         message = "goes with `rendezvous: c10d` only: a static one waits for every target"
         yield document.fault(("distributed", "min_nodes"), message)
-    if said.get("max_restarts") and said.get("rendezvous") != "c10d":
+    restarts = said.get("max_restarts")
+    if isinstance(restarts, int) and restarts > 0 and said.get("rendezvous") != "c10d":
         message = (
             "goes with `rendezvous: c10d` only: with a static one torchrun's processes would look"
             " for each other at the addresses of those that have gone"

@@ -285,8 +285,8 @@ def test_when_a_nodes_trainer_is_killed_the_run_ends_and_the_node_is_named(two: 
     assert not two.processes(1)
 
 
-def test_with_max_restarts_it_goes_on_until_the_network_is_cut(two: Two) -> None:
-    two.write(max_restarts=1)
+def test_with_max_restarts_it_goes_on_with_new_processes(two: Two) -> None:
+    two.write(rendezvous="c10d", max_restarts=1)
     two.ok("deploy")
     two.await_step(2)
     killed = two.kill_one(1)
@@ -295,7 +295,13 @@ def test_with_max_restarts_it_goes_on_until_the_network_is_cut(two: Two) -> None
     assert [one["step"] for one in two.steps()].count(1) == 2, "it began once more"
     assert two.states() == ["RUNNING", "RUNNING"]
     assert killed not in two.processes(1)
+    two.ok("stop")
 
+
+def test_when_the_network_is_cut_that_is_told_at_once_and_the_run_ends(two: Two) -> None:
+    two.write()
+    two.ok("deploy")
+    two.await_step(2)
     two.bridge.cut(1)
     told = two.status()
     assert told["exit_code"] == 5
