@@ -12,7 +12,7 @@ unexport DFLASHCTL_INVENTORY DFLASHCTL_PLAYBOOK
 SIDE_BY_SIDE = -n 4 --dist worksteal
 LAB_PACKAGES = tmux openssh-client openssh-server lxc debootstrap tini iproute2 sudo
 
-.PHONY: help venv torch-venv packages lint audit format test test-quick test-dflash faults soak \
+.PHONY: help venv torch-venv packages lint audit format test test-quick test-dflash test-distributed faults soak \
   restarts guard bench bench-rest bench-checkpoints demo demo-dflash docs screenshots schemas \
   constraints clean
 
@@ -24,6 +24,7 @@ help:
 	@echo 'make test-dflash  the tests of the DFlash trainer, with torch in .venv-torch'
 	@echo 'make faults       500 commands cut somewhere: what must hold, holds; about ten minutes'
 	@echo 'make soak         an hour of accelerated life (DFLASHCTL_SOAK_MINUTES): nothing grows'
+	@echo 'make test-distributed  one run over two containers on torchrun'
 	@echo 'make restarts     100 restarts in a row, in the lab where there is one'
 	@echo 'make guard        what a command costs, counted: round trips, pct, bytes, imports'
 	@echo 'make bench        how long one waits, beside other ways to do the same, in the lab'
@@ -93,7 +94,10 @@ test-dflash: packages venv torch-venv
 	$(BIN)/mypy --python-executable .venv-torch/bin/python --cache-dir .mypy_cache/torch \
 	  playbooks/dflash
 	OMP_NUM_THREADS=1 .venv-torch/bin/python -m pytest tests/dflash $(ARGS)
-	$(BIN)/pytest tests/e2e/test_dflash.py tests/e2e/test_distributed.py $(ARGS)
+	$(BIN)/pytest tests/e2e/test_dflash.py $(ARGS)
+
+test-distributed: packages venv torch-venv
+	$(BIN)/pytest tests/e2e/test_distributed.py $(ARGS)
 
 restarts: packages venv
 	DFLASHCTL_RESTARTS=100 $(BIN)/pytest -m restarts --timeout 2400 $(ARGS)

@@ -1,6 +1,6 @@
 """One run over two containers on a bridge of their own: torch, gloo, a real torchrun on each.
 
-Torch is that of `make torch-venv`, shown in the containers; `make test-dflash` runs this.
+Torch is that of `make torch-venv`, shown in the containers; `make test-distributed` runs this.
 """
 
 from __future__ import annotations
