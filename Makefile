@@ -12,7 +12,7 @@ unexport DFLASHCTL_INVENTORY DFLASHCTL_PLAYBOOK
 SIDE_BY_SIDE = -n 4 --dist worksteal
 LAB_PACKAGES = tmux openssh-client openssh-server lxc debootstrap tini iproute2 sudo
 
-.PHONY: help venv torch-venv packages lint audit format test test-quick test-dflash test-distributed faults soak \
+.PHONY: help venv torch-venv packages lint audit format test test-quick test-dflash test-distributed faults hostile soak \
   restarts guard bench bench-rest bench-checkpoints demo demo-dflash docs screenshots schemas \
   constraints clean
 
@@ -23,6 +23,7 @@ help:
 	@echo 'make test-quick   the tests that need no lab'
 	@echo 'make test-dflash  the tests of the DFlash trainer, with torch in .venv-torch'
 	@echo 'make faults       500 commands cut somewhere: what must hold, holds; about ten minutes'
+	@echo 'make hostile      targets that answer nonsense, and connections that break at any packet'
 	@echo 'make soak         an hour of accelerated life (DFLASHCTL_SOAK_MINUTES): nothing grows'
 	@echo 'make test-distributed  one run over two containers on torchrun'
 	@echo 'make restarts     100 restarts in a row, in the lab where there is one'
@@ -84,11 +85,11 @@ format: venv
 	$(BIN)/ruff format .
 
 test: packages venv
-	$(BIN)/pytest -m 'not alone and not torch and not faults and not soak' $(SIDE_BY_SIDE) --cov --cov-report= $(ARGS)
+	$(BIN)/pytest -m 'not alone and not torch and not faults and not hostile and not soak' $(SIDE_BY_SIDE) --cov --cov-report= $(ARGS)
 	$(BIN)/pytest -m alone --cov --cov-append --cov-report=term $(ARGS)
 
 test-quick: venv
-	$(BIN)/pytest -m 'not lab and not slow and not faults and not soak' $(SIDE_BY_SIDE) $(ARGS)
+	$(BIN)/pytest -m 'not lab and not slow and not faults and not hostile and not soak' $(SIDE_BY_SIDE) $(ARGS)
 
 test-dflash: packages venv torch-venv
 	$(BIN)/mypy --python-executable .venv-torch/bin/python --cache-dir .mypy_cache/torch \
@@ -107,6 +108,9 @@ guard: packages venv
 
 faults: packages venv
 	$(BIN)/pytest tests/faults -m faults $(SIDE_BY_SIDE) $(ARGS)
+
+hostile: packages venv
+	$(BIN)/pytest -m hostile $(SIDE_BY_SIDE) $(ARGS)
 
 soak: packages venv
 	$(BIN)/pytest tests/faults -m soak -s $(ARGS)

@@ -146,7 +146,9 @@ def detached(request: Detach, state: StateFolder) -> Detached:
     )
     deadline = time.monotonic() + APPEAR_S
     while not (folder / "lines").stat().st_size:
-        if time.monotonic() > deadline or not tmux.session(request.session):
+        over = time.monotonic() > deadline or not tmux.session(request.session)
+        # A short one says all it has to say and is gone between two looks.
+        if over and not (folder / "lines").stat().st_size:
             raise _died((folder / "log").read_bytes() if (folder / "log").exists() else b"", None)
         time.sleep(POLL_S)
     with (folder / "lines").open("rb") as file:  # without numpy, its first line says so

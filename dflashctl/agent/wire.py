@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import types
 import typing
 import zlib
@@ -158,6 +159,8 @@ def _scalar(kind: Any, data: Any) -> Any:
         raise WireError(f"a number beyond {_LARGEST}")
     if kind is float and type(data) is int:
         return float(data)
+    if kind is float and type(data) is float and not math.isfinite(data):
+        raise WireError("a number without an end, or none at all")
     if kind in (str, int, float, bool) and type(data) is kind:
         return data
     raise WireError(f"expected {getattr(kind, '__name__', kind)}, got {data!r:.80}")

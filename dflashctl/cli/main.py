@@ -192,6 +192,7 @@ def main(arguments: Sequence[str] | None = None, call: Call | None = None) -> in
         # A page of help is the one thing that is printed past the verbs.
         from dflashctl.view.console import no_output
 
+        _forget_output()
         return _report(call, no_output(error))
     return code if isinstance(code, int) else 0
 

@@ -90,3 +90,16 @@ def test_what_was_learnt_is_not_looked_up_when_a_message_comes(message: seen.Obs
     before = wire._shape.cache_info().misses
     wire.from_json(seen.Observed, wire.to_json(message))
     assert wire._shape.cache_info().misses == before
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "Infinity", "NaN"])
+def test_a_number_without_an_end_is_refused_in_every_place_for_one(number: str) -> None:
+    places: list[tuple[Any, str]] = [
+        (float, number),
+        (float | None, number),
+        (tuple[float, ...], f"[0.5, {number}]"),
+        (dict[str, float], f'{{"a": {number}}}'),
+    ]
+    for kind, line in places:
+        with pytest.raises(wire.WireError):
+            wire.load(kind, line)

@@ -24,16 +24,19 @@ from dflashctl.agent.recorded import RunRecord
 from dflashctl.agent.seen import Observed
 from tests.cli.world import World, make
 
+pytestmark = pytest.mark.hostile
+
 NASTY = [
     *("\x1b]52;c;aGk=\x07", "\x1b[2J", "\x9b31m", "\r", "\n", "\t", "\x00", "\x7f", "\udc80"),
     *("\u202e", "[bold]", "", "..", "/", "-rf", "é", "日本", "x" * 300),
     "2026-11-29T1206Z-dflash-k3f9",
 ]
 TEXT = st.lists(st.sampled_from(NASTY) | st.characters(), max_size=4).map("".join)
-NUMBERS = st.floats() | st.sampled_from([0.0, -1.0, 1e300, 2.0**63, 1e18])
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+NUMBERS = FINITE | st.sampled_from([0.0, -1.0, 1e300, 2.0**63, 1e18])
 COUNTS = st.integers(-(2**63), 2**63) | st.integers(-2, 2000)
 JSON = st.recursive(
-    st.none() | st.booleans() | COUNTS | NUMBERS | TEXT,
+    st.none() | st.booleans() | COUNTS | NUMBERS | st.floats() | TEXT,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=5,
 )

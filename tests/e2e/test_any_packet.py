@@ -31,6 +31,8 @@ from tests.lab.proxy import Direction, Proxy
 from tests.lab.routes import Route, ssh_route
 from tests.sshd import Sshd, known_hosts_line, start_sshd
 
+pytestmark = pytest.mark.hostile
+
 How = Literal["reset", "end", "silence"]
 Place = Literal["straight", "before the jump", "behind the jump"]
 WAYS = ("up", "down")

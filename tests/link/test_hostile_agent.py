@@ -27,6 +27,8 @@ from dflashctl.link.landing import Landing
 from dflashctl.link.local import LocalTransport
 from tests.link.fakes import observed_json, scripted, target_at
 
+pytestmark = pytest.mark.hostile
+
 LOOK = Look(job="j", session="j")
 COMMIT = Commit(
     transaction="t", look=LOOK, fingerprint={}, actions=(), who=Who(user="u", host="h", version="0")
