@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from dflashctl.agent import protocol, seen, wire
 
+# As large as the wire lets through.
+COUNTS = st.integers(-(2**63), 2**63)
 MESSAGES = tuple(
     kind
     for kind in {**vars(protocol), **vars(seen)}.values()
@@ -22,7 +24,7 @@ def values(kind: Any) -> st.SearchStrategy[Any]:
     """Any value of a message field's type."""
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if kind is Any:
-        return st.none() | st.integers() | st.text()
+        return st.none() | COUNTS | st.text()
     if origin is tuple:
         return st.lists(values(args[0]), max_size=2).map(tuple)
     if origin is dict:
@@ -36,6 +38,7 @@ def values(kind: Any) -> st.SearchStrategy[Any]:
         build: Any = kind
         return st.builds(build, **{name: values(hint) for name, hint in hints.items()})
     scalars: dict[Any, st.SearchStrategy[Any]] = {
+        int: COUNTS,
         float: st.floats(allow_nan=False, allow_infinity=False),
         str: st.text(alphabet=st.characters()),  # undecodable file names are surrogates
         type(None): st.none(),
